@@ -1,0 +1,204 @@
+"""ShiftEstimator: layers of circular filters that turn images into scores (float, trainable).
+
+The paper's canonical architecture (eq. "network"): L layers, the last with one channel and no
+activation, so that the scores are logits over all positions. Training asks one thing of it: on an
+unshifted image, position 0 scores highest. Equivariance does the rest.
+
+**Line filters.** A circular filter that is constant along all axes but one is a mean over those
+axes. With ``line_channels`` the net averages its local features along all other axes, for each axis
+in turn, and goes on with 1-D filters: it scores ``f(row) + g(column)``, sees a whole row or column
+at once, and is equivariant as before. A circular shift of a photo shows there, as a seam.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unshift.circular import CircularFilter
+from unshift.shifts import check_images
+
+__all__ = ["PRESETS", "ShiftEstimator"]
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "abs": torch.abs,
+    "none": lambda x: x,
+}
+
+PRESETS = {
+    "paper": "6 layers of one channel, kernel 9, no bias: the paper's net, 486 parameters on MNIST",
+    "dense": "2 layers, 8 channels, filters of the image's full size: the most accurate on centred objects",
+    "seam": "local filters, then a mean along each axis, then 1-D filters: finds the seam of a photo",
+}
+
+
+def as_float(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Convert pixels pointwise: uint8 goes to [0, 1] by dividing by 255, all else keeps its values."""
+    return images.to(dtype) / 255 if images.dtype == torch.uint8 else images.to(dtype)
+
+
+def check_input(images: Tensor, in_channels: int, axes: int, size: Sequence[int] | None) -> None:
+    """Raise a ``ValueError`` unless ``images`` has these channels, axes and (if any) size."""
+    found = check_images(images)
+    if len(found) != axes:
+        raise ValueError(f"this estimator wants {axes} spatial axes, got {len(found)}: shape {tuple(images.shape)}")
+    if images.shape[1] != in_channels:
+        raise ValueError(
+            f"this estimator wants {in_channels} channel(s), got {images.shape[1]}: shape {tuple(images.shape)}"
+        )
+    if size is not None and found != tuple(size):
+        raise ValueError(
+            f"this estimator was made for images of size {tuple(size)}, got {found}; "
+            "resize them, or fit one for your size"
+        )
+
+
+def run_network(
+    images: Tensor,
+    local: nn.ModuleList,
+    lines: nn.ModuleList,
+    means: Callable[[Tensor, int], Tensor],
+) -> Tensor:
+    """Run the one architecture there is: ``local`` layers, then per axis a mean and its ``lines``.
+
+    Float training and integer inference both come through here; they differ only in the layers
+    and in ``means(features, axis)``, which reduces all spatial axes but one. Returns the scores.
+    """
+    features = images
+    for layer in local:
+        features = layer(features)
+    if not lines:
+        return features.squeeze(1)
+    axes = features.ndim - 2
+    total: Tensor | None = None
+    stack: Any
+    for axis, stack in enumerate(lines):
+        along = means(features, axis)
+        for layer in stack:
+            along = layer(along)
+        score = along.squeeze(1).reshape(-1, *[along.shape[-1] if a == axis else 1 for a in range(axes)])
+        total = score if total is None else total + score
+    assert total is not None
+    return total
+
+
+class Layer(nn.Module):
+    """A circular filter and its activation: the paper's ``F_l``."""
+
+    def __init__(self, filter: CircularFilter, activation: str) -> None:
+        super().__init__()
+        self.filter = filter
+        self.activation = activation
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return ``act(W x + c)``."""
+        return ACTIVATIONS[self.activation](self.filter(images))
+
+
+class ShiftEstimator(nn.Module):
+    """Images ``(batch, channel, *spatial)`` to scores ``(batch, *spatial)``; their argmax is the shift.
+
+    ``kernel_size`` has one entry per spatial axis. ``size`` is set where the net fits one image
+    size only (dense filters). ``channels`` are the local layers' output channels; with
+    ``line_channels`` the net goes on with 1-D filters along each axis. The last layer has one
+    channel and no activation.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        *,
+        channels: Sequence[int] = (1, 1, 1, 1, 1, 1),
+        kernel_size: Sequence[int] = (9, 9),
+        bias: bool = False,
+        activation: str = "relu",
+        line_channels: Sequence[int] = (),
+        line_kernel_size: Sequence[int] = (),
+        size: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        widths = [in_channels, *channels, *line_channels]
+        axes = len(kernel_size)
+        if not channels or widths[-1] != 1:
+            raise ValueError(f"the last layer must have one channel, its scores; got channels {widths[1:]}")
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        if line_channels and len(line_kernel_size) != axes:
+            raise ValueError(
+                f"line_kernel_size needs one entry per spatial axis ({axes}), got {tuple(line_kernel_size)}"
+            )
+        if size is not None and (len(size) != axes or any(k > n for k, n in zip(kernel_size, size, strict=True))):
+            raise ValueError(f"kernel {tuple(kernel_size)} does not fit images of size {tuple(size)}")
+        self.in_channels = in_channels
+        self.axes = axes
+        self.size = tuple(size) if size is not None else None
+        self._description: dict[str, Any] = {
+            "in_channels": in_channels,
+            "channels": list(channels),
+            "kernel_size": list(kernel_size),
+            "bias": bias,
+            "activation": activation,
+            "line_channels": list(line_channels),
+            "line_kernel_size": list(line_kernel_size),
+            "size": list(size) if size is not None else None,
+        }
+
+        def stack(widths: Sequence[int], kernel: Sequence[int], scores: bool) -> nn.ModuleList:
+            """Build the layers between ``widths``; ``scores``: the last one has no activation."""
+            last = len(widths) - 2 if scores else None
+            return nn.ModuleList(
+                Layer(CircularFilter(i, o, kernel, bias), "none" if k == last else activation)
+                for k, (i, o) in enumerate(itertools.pairwise(widths))
+            )
+
+        depth = len(channels) + 1
+        self.local = stack(widths[:depth], kernel_size, scores=not line_channels)
+        self.lines = nn.ModuleList(
+            stack(widths[depth - 1 :], [k], scores=True) for k in (line_kernel_size if line_channels else ())
+        )
+
+    @classmethod
+    def preset(cls, name: str, in_channels: int, size: Sequence[int]) -> ShiftEstimator:
+        """Build preset ``"paper"``, ``"dense"`` or ``"seam"`` for images of this size, kernels clipped to it."""
+
+        def clipped(kernel: int) -> list[int]:
+            return [min(kernel, n) for n in size]
+
+        if name == "paper":
+            return cls(in_channels, kernel_size=clipped(9))
+        if name == "dense":
+            return cls(in_channels, channels=(8, 1), kernel_size=list(size), bias=True, size=size)
+        if name == "seam":
+            return cls(
+                in_channels,
+                channels=(16, 16),
+                kernel_size=clipped(5),
+                bias=True,
+                line_channels=(32, 32, 1),
+                line_kernel_size=clipped(9),
+            )
+        raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
+
+    def describe(self) -> dict[str, Any]:
+        """Return the network as plain data: ``ShiftEstimator(**estimator.describe())`` rebuilds it.
+
+        The one description that training, exact inference and the weights file share.
+        """
+        return dict(self._description)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Score every position; the training target is always position 0 of an unshifted image."""
+        check_input(images, self.in_channels, self.axes, self.size)
+        weight = next(self.parameters())
+        return run_network(as_float(images, weight.dtype), self.local, self.lines, mean_along)
+
+
+def mean_along(features: Tensor, axis: int) -> Tensor:
+    """Average ``(batch, channel, *spatial)`` over every spatial axis but ``axis``."""
+    others = [2 + other for other in range(features.ndim - 2) if other != axis]
+    return features.mean(others) if others else features

@@ -1,0 +1,100 @@
+"""The group action: apply a circular shift to images, undo it, compose two.
+
+Convention
+----------
+``images`` is ``(batch, channel, *spatial)`` with 1, 2 or 3 spatial axes. ``shift`` is an integer
+tensor ``(batch, d)``, one row per image: **the shift that was applied**. It is the paper's
+translation ``T^M`` (Definition "Translation"), indices taken modulo the size::
+
+    apply(x, s)[..., I] == x[..., I - s]        apply([0, 1, 2, 3], 1) == [3, 0, 1, 2]
+    undo(x, s) == apply(x, -s)                  undo([3, 0, 1, 2], 1) == [0, 1, 2, 3]
+
+For an image, axis 0 of the shift moves *down* and axis 1 moves *right*. Everything is an integer
+gather: no interpolation, no arithmetic on pixels, hence exact for every dtype.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["apply", "compose", "undo"]
+
+
+def check_images(images: Tensor) -> tuple[int, ...]:
+    """Return the spatial size of ``images``, or raise a ``ValueError`` that says what is wrong."""
+    if not isinstance(images, Tensor):
+        raise ValueError(f"images must be a torch.Tensor (batch, channel, *spatial), got {type(images).__name__}")
+    if images.ndim not in (3, 4, 5):
+        raise ValueError(
+            "images must be (batch, channel, *spatial) with 1, 2 or 3 spatial axes, "
+            f"got {images.ndim} axes: shape {tuple(images.shape)}"
+        )
+    if 0 in images.shape[1:]:
+        raise ValueError(f"images must have at least one channel and pixel, got shape {tuple(images.shape)}")
+    if images.is_complex():
+        raise ValueError(f"images must be real, got {images.dtype}")
+    return tuple(images.shape[2:])
+
+
+def _check_shift(images: Tensor, shift: Tensor) -> tuple[int, ...]:
+    size = check_images(images)
+    wanted = (images.shape[0], len(size))
+    if not isinstance(shift, Tensor):
+        raise ValueError(f"shift must be an integer tensor of shape {wanted}, got {type(shift).__name__}")
+    if shift.is_floating_point() or shift.is_complex() or shift.dtype == torch.bool:
+        raise ValueError(f"shift must be an integer tensor, got {shift.dtype}")
+    if tuple(shift.shape) != wanted:
+        raise ValueError(
+            f"shift must have shape (batch, d) = {wanted} for images of shape {tuple(images.shape)}, "
+            f"got {tuple(shift.shape)}"
+        )
+    return size
+
+
+def apply(images: Tensor, shift: Tensor) -> Tensor:
+    """Shift each image circularly by its own row of ``shift``.
+
+    Any integer is allowed (negative, larger than the image), and gradients flow to ``images``.
+
+    >>> apply(torch.tensor([[[0, 1, 2, 3]]]), torch.tensor([[1]]))
+    tensor([[[3, 0, 1, 2]]])
+    """
+    size = _check_shift(images, shift)
+    batch, channels = images.shape[:2]
+    # One flat index per pixel, built axis by axis: source = destination - shift, modulo the size.
+    source = torch.zeros(batch, 1, dtype=torch.int64, device=images.device)
+    for axis, n in enumerate(size):
+        # Reduced before it is subtracted, so that no int64 shift, however large, overflows.
+        moved = shift[:, axis, None].to(images.device, torch.int64) % n
+        along = (torch.arange(n, device=images.device) - moved) % n
+        source = (source[:, :, None] * n + along[:, None, :]).flatten(1)
+    source = source[:, None, :].expand(batch, channels, math.prod(size))
+    return images.flatten(2).gather(2, source).reshape(images.shape)
+
+
+def undo(images: Tensor, shift: Tensor) -> Tensor:
+    """Undo ``shift``: the inverse of :func:`apply`, as exact as it is.
+
+    >>> undo(torch.tensor([[[3, 0, 1, 2]]]), torch.tensor([[1]]))
+    tensor([[[0, 1, 2, 3]]])
+    """
+    size = torch.tensor(_check_shift(images, shift), device=shift.device)
+    return apply(images, -(shift.to(torch.int64) % size))
+
+
+def compose(first: Tensor, second: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Return the one shift, in ``[0, size)``, that does ``first`` and then ``second``.
+
+    >>> compose(torch.tensor([[3]]), torch.tensor([[2]]), (4,))
+    tensor([[1]])
+    """
+    if first.shape[-1] != len(size) or second.shape[-1] != len(size):
+        raise ValueError(
+            f"shifts must end in {len(size)} axes for size {size}, "
+            f"got shapes {tuple(first.shape)} and {tuple(second.shape)}"
+        )
+    modulus = torch.tensor(size, dtype=torch.int64, device=first.device)
+    return (first.to(torch.int64) + second.to(torch.int64)) % modulus

@@ -1,0 +1,186 @@
+"""Check the claim: is a module equivariant, and is a restorer exact? For our modules and for yours.
+
+    from unshift.testing import assert_equivariant
+    assert_equivariant(my_module, size=(1, 32, 32))
+
+A tester that cannot fail proves nothing: ``tests/test_testing.py`` shows these three failing on a
+zero-padded convolution, on strides and pooling, and on a float estimator with a plain argmax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from unshift.exact import choose
+from unshift.restorer import Restorer
+from unshift.shifts import apply, check_images, compose
+
+__all__ = ["Verification", "all_shifts", "assert_equivariant", "equivariance_error", "verify"]
+
+
+def all_shifts(size: Sequence[int]) -> Tensor:
+    """Return every shift of a grid, int64 ``(N, d)``, in row-major order.
+
+    >>> all_shifts((2, 2)).tolist()
+    [[0, 0], [0, 1], [1, 0], [1, 1]]
+    """
+    grids = torch.meshgrid(*[torch.arange(n) for n in size], indexing="ij")
+    return torch.stack([grid.flatten() for grid in grids], 1)
+
+
+@torch.no_grad()
+def equivariance_error(
+    module: Callable[[Tensor], Tensor],
+    size: Sequence[int],
+    *,
+    images: Tensor | None = None,
+    shifts: Tensor | None = None,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+    batch_size: int = 64,
+) -> float:
+    """Return the largest ``|module(apply(x, M)) - apply(module(x), M)|`` over shifts ``M``.
+
+    ``size`` is ``(channel, *spatial)``. Unless given, ``images`` are two random ones of ``dtype``,
+    from ``seed``, and ``shifts`` are *all* shifts. The module may change the channels, or drop
+    their axis; a module that changes the spatial size is not equivariant: the error is infinite.
+    Put the module in ``eval()`` first, and in the dtype you test.
+    """
+    channels, *spatial = size
+    if images is None:
+        generator = torch.Generator().manual_seed(seed)
+        images = torch.randn(2, channels, *spatial, generator=generator, dtype=torch.float64).to(dtype)
+    if tuple(images.shape[1:]) != tuple(size):
+        raise ValueError(f"images must be (batch, {', '.join(map(str, size))}), got {tuple(images.shape)}")
+    moves = all_shifts(spatial) if shifts is None else shifts
+    worst = 0.0
+    for image in images:
+        still = _with_channels(module(image[None]), len(spatial))
+        if tuple(still.shape[2:]) != tuple(spatial):
+            return float("inf")
+        for shift in moves.split(batch_size):
+            moved = _with_channels(module(apply(image.expand(len(shift), *image.shape), shift)), len(spatial))
+            wanted = apply(still.expand(len(shift), *still.shape[1:]), shift)
+            gap = (moved.double() - wanted.double()).abs().max()
+            worst = max(worst, float("inf") if gap.isnan() else float(gap))
+    return worst
+
+
+def _with_channels(output: Tensor, axes: int) -> Tensor:
+    """Give scores ``(batch, *spatial)`` the channel axis that shifts expect."""
+    return output[:, None] if output.ndim == axes + 1 else output
+
+
+def assert_equivariant(
+    module: Callable[[Tensor], Tensor], size: Sequence[int], *, tolerance: float | None = None, **options: Any
+) -> None:
+    """Raise ``AssertionError`` unless ``module`` commutes with every shift, within ``tolerance``.
+
+    ``tolerance=0`` asks for bit equality. The default allows for float rounding: 1e-9 in float64,
+    1e-4 otherwise. ``options`` go to :func:`equivariance_error`.
+    """
+    if tolerance is None:
+        tolerance = 1e-9 if options.get("dtype", torch.float64) == torch.float64 else 1e-4
+    error = equivariance_error(module, size, **options)
+    if not error <= tolerance:
+        raise AssertionError(
+            f"not equivariant on {tuple(size)}: the output differs by up to {error:.3g} "
+            f"between shift-then-module and module-then-shift, allowed is {tolerance:g}"
+        )
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What :func:`verify` checked and found."""
+
+    images: int
+    """images checked, each under every shift"""
+    shifts: int
+    """shifts checked, over all images"""
+    mismatches: int
+    """shifts under which the restored image was not the same bit for bit"""
+    ties: int
+    """images whose highest score stood at several positions"""
+    brute_force: bool
+    """whether every shifted image went through the whole network"""
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing differed."""
+        return self.mismatches == 0
+
+    def __str__(self) -> str:
+        how = "every shifted image through the whole network" if self.brute_force else "scores once, every shift chosen"
+        return (
+            f"{self.images:,} images x {self.shifts // max(1, self.images):,} shifts = {self.shifts:,} checked "
+            f"({how}): {self.mismatches:,} mismatches, {self.ties:,} tied images"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain data, for JSON."""
+        return {**asdict(self), "exact": self.exact}
+
+
+def verify(
+    restorer: Restorer,
+    images: Tensor,
+    *,
+    brute_force: bool = False,
+    batch_size: int = 1024,
+    progress: bool = False,
+) -> Verification:
+    """Check that every shift of every image is restored to the same image, bit for bit.
+
+    **Brute force** sends each of the ``len(images) * N`` shifted images through the whole restorer and
+    compares with ``torch.equal``.
+
+    **Otherwise** the scores are computed once per image. Scores of a shifted image are the shifted
+    scores: the network adds integers exactly (each layer's worst sum is checked against its limit
+    before it runs), and integers add up the same in any order. What is computed for *every* shift is
+    the rest: the argmax over the shifted scores, the tie rule on the shifted image, and the image
+    that results. To rely on nothing, run brute force on a sample as well.
+
+    Shifts are taken on the restorer's canvas, after any padding; ``images`` are put there first.
+    """
+    canvas = restorer.coordinates(images)
+    size = check_images(canvas)
+    moves = all_shifts(size)
+    bare = Restorer(restorer.scorer)  # on the canvas itself: padding a shifted canvas would pad twice
+    mismatches = ties = 0
+    for image in tqdm(canvas, desc="verify", unit="image", disable=None if progress else True):
+        if brute_force:
+            wanted = bare(image[None])
+            restored = (bare(apply(image.expand(len(m), *image.shape), m)) for m in moves.split(batch_size))
+            mismatches += sum(_count_different(batch, wanted) for batch in restored)
+            ties += int(bare.estimate(image[None]).tied)
+            continue
+        scores = restorer.scorer(image[None])
+        still, tied = choose(scores, image[None])
+        ties += int(tied)
+        for chunk in moves.split(batch_size):
+            mismatches += sum(_wrong_choices(image, scores[0], still, bool(tied), chunk))
+    return Verification(len(canvas), len(canvas) * len(moves), mismatches, ties, brute_force)
+
+
+def _count_different(restored: Tensor, wanted: Tensor) -> int:
+    return sum(not torch.equal(one, wanted[0]) for one in restored)
+
+
+def _wrong_choices(image: Tensor, scores: Tensor, still: Tensor, tied: bool, moves: Tensor) -> Iterator[bool]:
+    """Choose on the scores under each of ``moves``; yield whether the restored image came out different."""
+    moved_scores = apply(scores.expand(len(moves), 1, *scores.shape), moves)[:, 0]
+    # The tie rule needs the shifted image itself; without a tie the choice looks at the scores alone.
+    shown = apply(image.expand(len(moves), *image.shape), moves) if tied else moved_scores[:, None]
+    found, _ = choose(moved_scores, shown)
+    size = tuple(scores.shape)
+    # undo(apply(x, M), s) is apply(x, M - s): the same image as before wherever M - s is the same shift.
+    left = compose(moves, -found, size)
+    before = compose(torch.zeros_like(still), -still, size)
+    for row in (left != before).any(1).nonzero().flatten():
+        yield not torch.equal(apply(image[None], left[row : row + 1]), apply(image[None], before))
