@@ -9,7 +9,9 @@ from unshift.exact import quantise
 from unshift.restorer import Estimate, Restorer
 from unshift.shifts import apply, undo
 from unshift.testing import verify
+from unshift.training import fit
+from unshift.weights import load
 
 __version__ = "0.1.0"
 
-__all__ = ["Estimate", "Restorer", "ShiftEstimator", "apply", "quantise", "undo", "verify"]
+__all__ = ["Estimate", "Restorer", "ShiftEstimator", "apply", "fit", "load", "quantise", "undo", "verify"]

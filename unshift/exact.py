@@ -302,7 +302,7 @@ def rank_restored(image: Tensor) -> Tensor:
     Prefix doubling, as for suffix arrays: ranks of blocks of length 2L are ranks of pairs of blocks
     of length L. That is ``O(N log N)`` even when all N positions tie.
     """
-    keys = _ordered_bits(image)
+    keys = ordered_bits(image)
     ranks = _rank(keys[0])
     for channel in keys[1:]:
         ranks = _rank_pairs(ranks, _rank(channel))
@@ -315,7 +315,7 @@ def rank_restored(image: Tensor) -> Tensor:
     return ranks.flatten()
 
 
-def _ordered_bits(image: Tensor) -> Tensor:
+def ordered_bits(image: Tensor) -> Tensor:
     """Map pixels to int64 keys that order as the values do and tell all bit patterns apart (-0.0 < 0.0)."""
     if not image.is_floating_point():
         return image.to(torch.int64)

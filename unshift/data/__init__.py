@@ -1,0 +1,26 @@
+"""Images to restore: named datasets, folders, NumPy files, and the MNIST that comes with the package.
+
+>>> from unshift.data import open_images
+>>> open_images("mnist-10k", "test").images.shape
+torch.Size([10000, 1, 28, 28])
+"""
+
+from __future__ import annotations
+
+from unshift.data.datasets import Status, dataset, get, status
+from unshift.data.files import DataError
+from unshift.data.pixels import ImageSet, pad, resize, to_float
+from unshift.data.sources import open_images
+
+__all__ = [
+    "DataError",
+    "ImageSet",
+    "Status",
+    "dataset",
+    "get",
+    "open_images",
+    "pad",
+    "resize",
+    "status",
+    "to_float",
+]

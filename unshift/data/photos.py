@@ -1,0 +1,128 @@
+"""Images from image files: one, or all in a folder and the folders in it.
+
+A folder's images come in the order of their paths. Names that start with a dot, and files whose
+ending is not an image's, are passed over. If every image lies in a subfolder, the subfolder's name is
+its class: ``cat/1.jpg``, ``dog/2.jpg`` are of the classes 0 and 1.
+
+Pixels are read as they would be shown: turned by their EXIF orientation, transparency on white, the
+first frame of an animation, 16-bit greys scaled to 8 bits. Every format that Pillow reads is taken but
+those that need another program (EPS, WMF) or hold no image (HDF5, GRIB, BUFR, MPEG).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+from tqdm import tqdm
+
+from unshift.data.pixels import ImageSet, check_channels, check_fit
+
+_REFUSED = {"EPS", "WMF", "HDF5", "GRIB", "BUFR", "MPEG"}
+
+
+@functools.cache
+def suffixes() -> frozenset[str]:
+    """Return the endings of the image files that are read, such as ``.png``."""
+    known = Image.registered_extensions()
+    return frozenset(suffix for suffix, kind in known.items() if kind in Image.OPEN and kind not in _REFUSED)
+
+
+def load_folder(
+    folder: Path, *, size: tuple[int, int] | None = None, fit: str = "resize", channels: int = 3
+) -> ImageSet:
+    """Load every image in ``folder``, at any depth, as ``uint8`` ``(n, channels, h, w)``.
+
+    Images of different sizes need ``size``; see :func:`load_images` for it and ``fit``.
+    """
+    inside = [path.relative_to(folder) for path in folder.rglob("*")]
+    shown = sorted(
+        (path for path in inside if path.suffix.lower() in suffixes() and not _hidden(path)),
+        key=lambda path: path.as_posix(),
+    )
+    paths = [path for path in shown if (folder / path).is_file()]
+    if not paths:
+        raise ValueError(f"{folder} holds no image files, such as .png or .jpg")
+    images = load_images([folder / path for path in paths], size=size, fit=fit, channels=channels)
+    name = folder.resolve().name
+    if any(len(path.parts) == 1 for path in paths):
+        return ImageSet(images, None, name)
+    classes = sorted({path.parts[0] for path in paths})
+    labels = torch.tensor([classes.index(path.parts[0]) for path in paths])
+    return ImageSet(images, labels, name, tuple(classes))
+
+
+def load_images(
+    paths: Sequence[Path], *, size: tuple[int, int] | None = None, fit: str = "resize", channels: int = 3
+) -> Tensor:
+    """Load image files as one ``uint8`` tensor ``(n, channels, h, w)``; 1 channel is grey, 3 are RGB.
+
+    ``size = (h, w)`` brings them to one size: ``fit="resize"`` stretches each to it, ``"crop"`` scales
+    each to cover it and cuts the middle out. Scaling is bilinear and antialiased, as Pillow does it.
+    """
+    check_fit(fit)
+    check_channels(channels)
+    if size is not None and (len(size) != 2 or min(size) < 1):
+        raise ValueError(f"size must be (height, width), both at least 1, got {size}")
+    images = torch.empty(0, dtype=torch.uint8)
+    for i, path in enumerate(tqdm(paths, desc="images", disable=None if len(paths) > 1 else True)):
+        pixels = _load(path, size, fit, channels)
+        if i == 0:
+            # Room for all, once the first one shows how large: a list and a stack take it twice.
+            images = torch.empty(len(paths), *pixels.shape, dtype=torch.uint8)
+        if pixels.shape != images.shape[1:]:
+            (h, w), (first_h, first_w) = pixels.shape[1:], images.shape[2:]
+            raise ValueError(
+                f"images differ in size: {paths[0]} is {first_h}x{first_w}, {path} is {h}x{w} "
+                f"(height x width); give one size, such as size=({first_h}, {first_w})"
+            )
+        images[i] = pixels
+    return images
+
+
+def _load(path: Path, size: tuple[int, int] | None, fit: str, channels: int) -> Tensor:
+    try:
+        # Named formats: a file that lies about its ending must not reach the refused ones either.
+        with Image.open(path, formats=[kind for kind in _formats() if kind not in _REFUSED]) as opened:
+            image = _flatten(ImageOps.exif_transpose(opened))
+        image = image.convert("L" if channels == 1 else "RGB")
+    # Pillow's decoders raise whatever they stumble on (OSError, SyntaxError, struct.error, ...).
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read as an image ({error})") from error
+    if size is not None:
+        width_height = (size[1], size[0])
+        scale = Image.Resampling.BILINEAR
+        image = ImageOps.fit(image, width_height, scale) if fit == "crop" else image.resize(width_height, scale)
+    pixels = np.array(image)
+    return torch.from_numpy(pixels[None] if channels == 1 else pixels.transpose(2, 0, 1).copy())
+
+
+@functools.cache
+def _formats() -> tuple[str, ...]:
+    Image.init()
+    return tuple(Image.ID)
+
+
+def _flatten(image: Image.Image) -> Image.Image:
+    """Return an image of 8 bits a channel without transparency; plain ``convert`` clips and reveals."""
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        values = np.asarray(image).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise ValueError(f"its greys run from {values.min()} to {values.max()}, beyond 16 bits; save it as .npy")
+        return Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8))
+    if image.mode == "F":
+        raise ValueError("its pixels are floats of unknown scale; save it as .npy")
+    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        rgba = image.convert("RGBA")
+        white = Image.new("RGBA", rgba.size, "white")
+        return Image.alpha_composite(white, rgba)
+    return image
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)

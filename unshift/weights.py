@@ -1,0 +1,165 @@
+"""One restorer, one ``.safetensors`` file: integers, and a JSON description of what they are.
+
+The header holds the network's architecture, the coordinates, the size, the training data and the
+measured rates, so a file explains itself (:func:`model_card`). No pickle: reading a file runs no code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import tempfile
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+
+from unshift.exact import IntegerEstimator
+from unshift.restorer import Canvas, Restorer
+
+__all__ = ["load", "model_card", "pretrained", "save"]
+
+FORMAT = 1
+_KEY = "unshift"
+
+
+def save(restorer: Restorer, path: str | Path) -> None:
+    """Write ``restorer`` to ``path``, all or nothing: a kill at any moment leaves no half file."""
+    if not isinstance(restorer.scorer, IntegerEstimator):
+        raise ValueError(f"only integer estimators can be saved, got {type(restorer.scorer).__name__}")
+    header = {
+        "format": FORMAT,
+        "estimator": restorer.scorer.describe(),
+        "coordinates": restorer.coordinates.describe(),  # type: ignore[operator]
+        "metadata": restorer.metadata,
+    }
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in restorer.scorer.state_dict().items()}
+    # Filters of few bits are stored in as many: a quarter of the file, and the values are the same.
+    tensors = {name: _narrowed(tensor) for name, tensor in tensors.items()}
+    write_atomically(Path(path), to_bytes(tensors, {_KEY: json.dumps(header, sort_keys=True)}))
+
+
+def _narrowed(tensor: torch.Tensor) -> torch.Tensor:
+    for dtype in (torch.int8, torch.int16, torch.int32):
+        limits = torch.iinfo(dtype)
+        if limits.min <= int(tensor.min()) and int(tensor.max()) <= limits.max:
+            return tensor.to(dtype)
+    return tensor
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write ``data`` beside ``path`` and rename it there, so that ``path`` is always whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load(path_or_name: str | Path, *, pad: int | None = None) -> Restorer:
+    """Read a restorer from a file, or a shipped one by name (``unshift models`` lists them).
+
+    ``pad`` puts images on a margin of so many constant pixels first, and cuts them out again after.
+    """
+    path = _resolve(path_or_name)
+    header, tensors = _read(path)
+    try:
+        scorer = IntegerEstimator(**header["estimator"])
+        scorer.load_state_dict({name: tensor.to(_dtype(scorer, name)) for name, tensor in tensors.items()})
+        canvas = dict(header["coordinates"])
+        if canvas.pop("kind") != "canvas":
+            raise KeyError(f"coordinates {header['coordinates']!r}")
+        restorer = Restorer(scorer, coordinates=Canvas(**(canvas if pad is None else {**canvas, "pad": pad})))
+        restorer.metadata = dict(header["metadata"])
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path}: not a valid unshift restorer: {first}") from error
+    return restorer.eval()
+
+
+def _dtype(scorer: IntegerEstimator, name: str) -> torch.dtype:
+    return scorer.get_buffer(name).dtype
+
+
+def _resolve(path_or_name: str | Path) -> Path:
+    shipped = pretrained()
+    if str(path_or_name) in shipped:
+        return shipped[str(path_or_name)]
+    path = Path(path_or_name)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; a restorer is one .safetensors file")
+    raise ValueError(f"no restorer {str(path_or_name)!r}: neither a file nor one of {', '.join(shipped) or '(none)'}")
+
+
+def pretrained() -> dict[str, Path]:
+    """Return the shipped restorers: name to file."""
+    folder = Path(str(resources.files("unshift"))) / "pretrained"
+    return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """Return the description in a restorer's file, without its tensors."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            text = (file.metadata() or {}).get(_KEY)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError, ValueError, RuntimeError, struct.error) as error:
+        raise ValueError(f"{path}: not a readable safetensors file, or a truncated one ({error})") from error
+    if text is None:
+        raise ValueError(f"{path}: a safetensors file, but not of an unshift restorer")
+    try:
+        header = json.loads(text)
+        version = header["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: the description in this file is damaged") from error
+    if not isinstance(version, int) or version > FORMAT:
+        raise ValueError(
+            f"{path}: written in format {version} by a newer unshift; this one reads up to {FORMAT}: upgrade unshift"
+        )
+    return header, tensors
+
+
+def model_card(name: str, restorer: Restorer) -> str:
+    """Return a Markdown model card, all of it out of the restorer's own metadata."""
+    meta = restorer.metadata
+    scorer = restorer.scorer
+    assert isinstance(scorer, IntegerEstimator)
+    network = scorer.describe()["network"]
+    rows = {
+        "what": "undoes the circular shift of an image, exactly, before any classifier sees it",
+        "preset": meta.get("preset", "custom"),
+        "training data": f"{meta.get('data', 'unnamed')}, {meta.get('train_images', '?')} images, no labels",
+        "images": f"{network['in_channels']} channel(s), size {meta.get('size', '?')}",
+        "preparation": json.dumps(meta.get("preparation", {})),
+        "parameters": sum(t.numel() for n, t in scorer.state_dict().items() if n.endswith(("weight", "bias"))),
+        "activations": f"{scorer.describe()['bits']} bits",
+    }
+    lines = [f"# {name}", "", "| | |", "|---|---|"]
+    lines += [f"| {key} | {value} |" for key, value in rows.items()]
+    for split in ("validation", "test"):
+        if split in meta:
+            r = meta[split]
+            lines.append(
+                f"| {split} | {r['images']} images: {100 * r['exact']:.2f}% restored exactly, "
+                f"{100 * r['within_1']:.2f}% within 1 pixel, {r['tied']} tied |"
+            )
+    recipe = {key: meta[key] for key in ("epochs", "batch_size", "learning_rate", "seed", "versions") if key in meta}
+    lines += [f"| recipe | {json.dumps(recipe)} |", ""]
+    return "\n".join(lines)
