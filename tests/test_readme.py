@@ -1,0 +1,48 @@
+"""README and the docs tell the truth: their code runs, their tables are rendered, their links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = [
+    pytest.param(block, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M))
+]
+
+
+def test_there_is_code_to_run() -> None:
+    assert len(BLOCKS) >= 2
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_code_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "block.py"
+    script.write_text(block, encoding="utf-8")
+    runpy.run_path(str(script), run_name="__main__")
+
+
+def test_ci_runs_the_test_command() -> None:
+    commands = re.findall(r"^    (python3 -m venv .*)$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
+    assert len(commands) == 2
+    assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1] == commands[1]
+
+
+def test_tables_are_rendered_from_results() -> None:
+    subprocess.run([sys.executable, str(ROOT / "docs" / "render.py"), "--check"], check=True)
+
+
+def test_links_resolve() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"

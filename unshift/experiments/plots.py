@@ -1,0 +1,84 @@
+"""Figures from results: each function takes what an experiment returned and gives a PNG."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")  # files only: no window, no display needed
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+__all__ = ["curve", "heat_maps", "pictures"]
+
+BARE, RESTORED, PAPER = "#c2410c", "#0f766e", "#9ca3af"
+
+
+def curve(table1: dict[str, Any]) -> bytes:
+    """Accuracy against scope: the bare classifier falls, the restored one is a flat line."""
+    figure, axes = plt.subplots(figsize=(7.2, 3.9))
+    scopes = table1["scopes"]
+    axes.plot(scopes, [table1["paper"]["without"][s] for s in scopes], color=PAPER, ls=":", label="paper, bare")
+    axes.plot(scopes, table1["without"], "o-", color=BARE, label=f"{table1['classifier']}, bare")
+    for (name, entry), style in zip(table1["restored"].items(), ("o-", "s--", "^:"), strict=False):
+        axes.plot(scopes, entry["accuracy"], style, color=RESTORED, label=f"with unshift ({name})", ms=5)
+    axes.set_xlabel("random circular shift of up to … pixels")
+    axes.set_ylabel("accuracy (%)")
+    axes.set_ylim(0, 103)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="lower left")
+    axes.set_title(f"{table1['data']}, n = {table1['images']:,}", fontsize=10, loc="left")
+    return _png(figure)
+
+
+def heat_maps(fig1: dict[str, Any]) -> bytes:
+    """Points of accuracy lost at every shift: without the restorer and with it, on one scale."""
+    figure, panels = plt.subplots(1, 2, figsize=(8.6, 4.2), layout="constrained")
+    offsets = fig1["offsets"]
+    top = max(1.0, max(map(max, fig1["lost_without"])))
+    titles = ("without a restorer", f"with unshift ({fig1['restorer']})")
+    for axes, key, title in zip(panels, ("lost_without", "lost_restored"), titles, strict=True):
+        values = np.array(fig1[key])
+        shown = axes.imshow(values, cmap="YlOrRd", vmin=0, vmax=top)
+        axes.set_xticks(range(len(offsets)), [f"{o:+d}" if o else "0" for o in offsets])
+        axes.set_yticks(range(len(offsets)), [f"{o:+d}" if o else "0" for o in offsets])
+        axes.set_xlabel("shift right (pixels)")
+        axes.set_ylabel("shift down (pixels)")
+        axes.set_title(title, fontsize=11)
+        for (row, column), value in np.ndenumerate(values):
+            ink = "white" if value > 0.6 * top else "#374151"
+            axes.text(column, row, f"{abs(value):.1f}", ha="center", va="center", color=ink, fontsize=8)
+    figure.colorbar(shown, ax=panels, label="accuracy lost (points)", shrink=0.8)
+    return _png(figure)
+
+
+def pictures(fig3: dict[str, Any]) -> bytes:
+    """Original, shifted and restored images in three rows, with the classifier's verdict below each."""
+    rows = ("original", "shifted", "restored")
+    count = len(fig3["labels"])
+    figure, panels = plt.subplots(3, count, figsize=(0.95 * count, 3.5), squeeze=False)
+    for r, row in enumerate(rows):
+        for c in range(count):
+            axes = panels[r, c]
+            pixels = np.array(fig3["pictures"][row][c]).transpose(1, 2, 0)
+            axes.imshow(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels, cmap="gray", vmin=0, vmax=1)
+            axes.set_xticks([])
+            axes.set_yticks([])
+            if row != "original":
+                verdict = fig3[f"verdict_{row}"][c]
+                right = verdict == fig3["labels"][c]
+                axes.set_xlabel(f"“{verdict}”", color=RESTORED if right else BARE, fontsize=10, labelpad=1)
+        panels[r, 0].set_ylabel(row, fontsize=10)
+    figure.subplots_adjust(left=0.05, right=0.995, top=0.99, bottom=0.06, wspace=0.08, hspace=0.25)
+    return _png(figure)
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
+    plt.close(figure)
+    return buffer.getvalue()
