@@ -1,6 +1,6 @@
 """Render README's tables and picture from results/: ``python docs/render.py`` (``--check``: only say if stale).
 
-    unshift reproduce --out report && cp report/results.json results/main.json && python docs/render.py
+unshift reproduce --out report && cp report/results.json results/main.json && python docs/render.py
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ def scopes(result: dict, provenance: dict) -> str:
 
 def models() -> str:
     """Return the shipped restorers as Markdown, from the files' own metadata."""
-    lines = ["| name | preset | images | restored exactly (test) | within 1 pixel | file |", "|---|---|---|---:|---:|---:|"]
+    lines = [
+        "| name | preset | images | restored exactly (test) | within 1 pixel | file |",
+        "|---|---|---|---:|---:|---:|",
+    ]
     for name, path in pretrained().items():
         meta = read_header(path)["metadata"]
         size = "x".join(map(str, meta["size"]))

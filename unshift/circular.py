@@ -64,6 +64,8 @@ def circular_correlation(images: Tensor, weight: Tensor, method: Method | None =
         raise ValueError(f"kernel {kernel} is larger than the image {size}")
     if not images.is_floating_point():
         raise ValueError(f"a filter wants floating-point images, got {images.dtype}")
+    if method not in (None, "fft", "direct"):
+        raise ValueError(f'method must be "fft", "direct" or None for the faster, got {method!r}')
     if images.shape[0] == 0:
         return images.new_zeros(0, weight.shape[0], *size)
     wide = torch.promote_types(images.dtype, torch.float32)

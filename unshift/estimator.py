@@ -12,6 +12,7 @@ at once, and is equivariant as before. A circular shift of a photo shows there, 
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -189,7 +190,7 @@ class ShiftEstimator(nn.Module):
 
         The one description that training, exact inference and the weights file share.
         """
-        return dict(self._description)
+        return copy.deepcopy(self._description)
 
     def forward(self, images: Tensor) -> Tensor:
         """Score every position; the training target is always position 0 of an unshifted image."""

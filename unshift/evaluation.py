@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from unshift.restorer import Restorer
 from unshift.shifts import apply, check_images
 
-__all__ = ["Rates", "ScopeRow", "accuracy", "accuracy_over_scopes", "random_shifts", "restoration_rates"]
+__all__ = ["Rates", "ScopeRow", "accuracy", "accuracy_over_scopes", "predict", "random_shifts", "restoration_rates"]
 
 Classifier = Callable[[Tensor], Tensor]
 

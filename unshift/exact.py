@@ -14,8 +14,9 @@ differ in the last bit with the shift, and equal scores fall to whichever index 
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -79,7 +80,7 @@ class IntegerFilter(nn.Module):
     def __init__(self, shape: Sequence[int], largest_in: int, largest_out: int, activation: str, last: bool) -> None:
         super().__init__()
         # Integer buffers: Module.to(dtype) leaves them alone, so .half() cannot spoil an exact net.
-        self.register_buffer("weight", torch.zeros(*shape, dtype=torch.int32))
+        self.register_buffer("weight", torch.zeros(*shape, dtype=torch.int64))
         self.register_buffer("bias", torch.zeros(shape[0], dtype=torch.int64))
         self.register_buffer("divisor", None if last else torch.ones(shape[0], dtype=torch.int64))
         self.largest_in = largest_in
@@ -121,7 +122,8 @@ class IntegerEstimator(nn.Module):
 
     def __init__(self, network: dict[str, Any], *, bits: int = 10, size: Sequence[int] | None = None) -> None:
         super().__init__()
-        floating = ShiftEstimator(**network)
+        with torch.device("meta"):  # only its shapes are wanted: no memory, and no random numbers drawn
+            floating = ShiftEstimator(**network)
         self.in_channels, self.axes = floating.in_channels, floating.axes
         self.size = tuple(size) if size is not None else None
         self._description = {
@@ -160,7 +162,7 @@ class IntegerEstimator(nn.Module):
 
     def describe(self) -> dict[str, Any]:
         """Return the network as plain data: ``IntegerEstimator(**net.describe())`` rebuilds it."""
-        return dict(self._description)
+        return copy.deepcopy(self._description)
 
     def pixels(self, images: Tensor) -> Tensor:
         """Quantise pixels to integers, each by itself: one multiplication, one rounding, one clamp."""
@@ -209,9 +211,10 @@ def quantise(estimator: ShiftEstimator, images: Tensor, *, bits: int = 10, sum_b
     net = IntegerEstimator(network, bits=bits, size=size).to(images.device)
     top = float(as_float(images).abs().max())
     if not math.isfinite(top):
-        raise ValueError("the sample images contain NaN or infinity")
-    net.pixel_scale_bits.copy_(_bits(net.largest / top if top > 0 else 1.0))
-    unit = torch.full([estimator.in_channels], 1 / float(net.pixel_scale_bits.view(torch.float64)), dtype=torch.float64)
+        raise ValueError("the sample images contain NaN or infinity (as float32)")
+    scale = min(net.largest / top, torch.finfo(torch.float32).max) if top > 0 else 1.0
+    net.pixel_scale_bits.copy_(_bits(scale))
+    unit = torch.full([estimator.in_channels], 1 / scale, dtype=torch.float64)
 
     def calibrate(layers: Any, floats: Any, values: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
         """Fill all layers that have a divisor; return the values and units that reach what follows."""
@@ -277,12 +280,14 @@ def _divisor(sums: Tensor, largest: int) -> Tensor:
 # --- the choice ---------------------------------------------------------------------------------
 
 
-def choose(scores: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
+def choose(scores: Tensor, images: Tensor, prefer: Callable[[int, Tensor], int] | None = None) -> tuple[Tensor, Tensor]:
     """Return the shift ``(batch, d)`` of the highest score, and whether several positions had it.
 
     Among tied positions the one whose *restored image* is the largest wins, compared pixel by pixel
     in a fixed order. This depends on the set of candidates alone, so it is the same for every shift
-    of the input. Candidates that are the same image to the last bit (a periodic input) are one answer.
+    of the input. Candidates that are the same image to the last bit (a periodic input) are one answer;
+    where ``images`` do not show all there is (see ``unshift.polar``), ``prefer(row, candidates)`` tells
+    which of those positions it is.
     """
     size = tuple(scores.shape[1:])
     flat = scores.flatten(1)
@@ -291,7 +296,11 @@ def choose(scores: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
     tied = best.sum(1) > 1
     for row in tied.nonzero().flatten().tolist():
         order = rank_restored(images[row])
-        index[row] = torch.where(best[row], order, -1).argmax()
+        order = torch.where(best[row], order, -1)
+        index[row] = order.argmax()
+        same = (order == order[index[row]]).nonzero().flatten()
+        if prefer is not None and len(same) > 1:
+            index[row] = same[prefer(row, same)]
     return torch.stack(torch.unravel_index(index, size), 1), tied
 
 
@@ -351,10 +360,9 @@ def confidence(scores: Tensor, score_unit: float) -> Tensor:
         return flat.new_zeros(0, dtype=torch.float64)
     below = flat.amax(1, keepdim=True) - flat
     bits_per_step = score_unit / math.log(2)
-    # Integer fixed point: steps below the top -> table index; anything past 2^-41 counts as nothing.
-    reach = math.ceil(41 / bits_per_step) if bits_per_step > 0 else 0
-    factor = round(bits_per_step * _FRACTION * 2**20)
-    index = (below.clamp(max=min(reach, 2**40)) * factor) >> 20 if factor else torch.zeros_like(below)
-    table = _TABLE.to(scores.device)
+    # One multiplication and one cut, both pointwise; anything past 2^-41 counts as nothing.
+    index = (below.to(torch.float64) * (bits_per_step * _FRACTION)).clamp(max=len(_TABLE)).to(torch.int64)
+    # N terms of up to 2^40 must fit in 63 bits: large maps give up low bits of each.
+    table = _TABLE.to(scores.device) >> max(0, (flat.shape[1] - 1).bit_length() - 22)
     terms = torch.where(index < len(table), table[index.clamp(max=len(table) - 1)], 0)
     return table[0].to(torch.float64) / terms.sum(1).to(torch.float64)

@@ -19,7 +19,7 @@ __all__ = ["Canvas", "Estimate", "Restorer"]
 
 
 class Estimate(NamedTuple):
-    """What a restorer read off a batch of images. All three are the same for every shift, to the last bit."""
+    """What a restorer read off a batch of images; confidence and tie are the same for every shift, to the last bit."""
 
     shift: Tensor
     """int64 ``(batch, d)``: the shift that was applied; ``unshift.undo(images, shift)`` takes it back."""
@@ -27,6 +27,8 @@ class Estimate(NamedTuple):
     """float64 ``(batch,)``: softmax probability of the chosen position, in (0, 1]."""
     tied: Tensor
     """bool ``(batch,)``: several positions had the highest score, and the tie rule chose among them."""
+    angle: Tensor | None = None
+    """float64 ``(batch,)``, of a rotation: degrees counter-clockwise that were applied; ``shift`` counts grid steps."""
 
 
 class Canvas(nn.Module):
@@ -71,7 +73,8 @@ class Restorer(nn.Module):
     :func:`unshift.quantise` makes one from a trained estimator, ``unshift.theory`` constructs one.
     ``coordinates`` say where a shift is to be looked for; ``pad`` is short for ``Canvas(pad)``.
 
-    The undo is an integer gather, so gradients pass through it to the images.
+    The undo is an integer gather (of a rotation: quarter turns, then a bilinear rest), so gradients pass
+    through it to the images.
     """
 
     def __init__(self, scorer: nn.Module, *, pad: int = 0, coordinates: nn.Module | None = None) -> None:
@@ -91,18 +94,30 @@ class Restorer(nn.Module):
             bad = (~torch.isfinite(images)).flatten(1).any(1).nonzero().flatten()
             raise ValueError(f"images must be finite: NaN or infinity in {len(bad)} of them, first at {int(bad[0])}")
         canvas = self.coordinates(images)
+        scores = self.scores(canvas)
+        # Coordinates may have more to say: which image to prefer where canvases are one, and an angle.
+        prefer, angle = (getattr(self.coordinates, name, None) for name in ("prefer", "angle"))
+        look = (lambda row, found: prefer(images[row], scores[row], found)) if prefer else None
+        shift, tied = choose(scores, canvas, look)
+        unit = getattr(self.scorer, "score_unit", 1.0)
+        return Estimate(shift, confidence(scores, unit), tied, angle(shift, scores) if angle else None)
+
+    @torch.no_grad()
+    def scores(self, canvas: Tensor) -> Tensor:
+        """Score every position of images that are on their canvas: int64 ``(batch, *spatial)``."""
         scores = self.scorer(canvas)
         if scores.dtype != torch.int64:
             raise ValueError(
                 f"a Restorer wants int64 scores, got {scores.dtype}: float scores cannot be exact. "
                 "Turn the estimator into integers with unshift.quantise(estimator, sample_images)"
             )
-        shift, tied = choose(scores, canvas)
-        return Estimate(shift, confidence(scores, getattr(self.scorer, "score_unit", 1.0)), tied)
+        return scores
 
     def restore(self, images: Tensor) -> Tensor:
         """Estimate the shift of each image and undo it."""
-        return self.coordinates.undo(images, self.estimate(images).shift)  # type: ignore[operator]
+        estimate = self.estimate(images)
+        read = (estimate.shift,) if estimate.angle is None else (estimate.shift, estimate.angle)
+        return self.coordinates.undo(images, *read)  # type: ignore[operator]
 
     def forward(self, images: Tensor) -> Tensor:
         """Restore ``images``, so that ``nn.Sequential(restorer, classifier)`` is all there is to write."""

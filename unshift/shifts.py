@@ -91,10 +91,13 @@ def compose(first: Tensor, second: Tensor, size: tuple[int, ...]) -> Tensor:
     >>> compose(torch.tensor([[3]]), torch.tensor([[2]]), (4,))
     tensor([[1]])
     """
+    if any(shift.is_floating_point() or shift.is_complex() for shift in (first, second)):
+        raise ValueError(f"shifts must be integer tensors, got {first.dtype} and {second.dtype}")
     if first.shape[-1] != len(size) or second.shape[-1] != len(size):
         raise ValueError(
             f"shifts must end in {len(size)} axes for size {size}, "
             f"got shapes {tuple(first.shape)} and {tuple(second.shape)}"
         )
     modulus = torch.tensor(size, dtype=torch.int64, device=first.device)
-    return (first.to(torch.int64) + second.to(torch.int64)) % modulus
+    # Reduced before they are added, so that no two int64 shifts overflow.
+    return (first.to(torch.int64) % modulus + second.to(torch.int64) % modulus) % modulus

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from unshift.exact import choose
+from unshift.exact import choose, ordered_bits
 from unshift.restorer import Restorer
 from unshift.shifts import apply, check_images, compose
 
@@ -65,8 +65,8 @@ def equivariance_error(
         if tuple(still.shape[2:]) != tuple(spatial):
             return float("inf")
         for shift in moves.split(batch_size):
-            moved = _with_channels(module(apply(image.expand(len(shift), *image.shape), shift)), len(spatial))
-            wanted = apply(still.expand(len(shift), *still.shape[1:]), shift)
+            moved = _with_channels(module(_shifted(image, shift)), len(spatial))
+            wanted = _shifted(still[0], shift)
             gap = (moved.double() - wanted.double()).abs().max()
             worst = max(worst, float("inf") if gap.isnan() else float(gap))
     return worst
@@ -138,13 +138,14 @@ def verify(
     """Check that every shift of every image is restored to the same image, bit for bit.
 
     **Brute force** sends each of the ``len(images) * N`` shifted images through the whole restorer and
-    compares with ``torch.equal``.
+    compares the bits.
 
-    **Otherwise** the scores are computed once per image. Scores of a shifted image are the shifted
-    scores: the network adds integers exactly (each layer's worst sum is checked against its limit
-    before it runs), and integers add up the same in any order. What is computed for *every* shift is
-    the rest: the argmax over the shifted scores, the tie rule on the shifted image, and the image
-    that results. To rely on nothing, run brute force on a sample as well.
+    **Otherwise** the scores are computed for each image and for a few of its shifts (one step along
+    each axis, two at random), which must agree. That all others do follows: the network adds integers
+    exactly (each layer's worst sum is checked against its limit before it runs), and integers add up
+    the same in any order. What is computed for *every* shift is the rest: the argmax over the shifted
+    scores, the tie rule on the shifted image, and the image that results. To rely on no argument at
+    all, run brute force on a sample as well.
 
     Shifts are taken on the restorer's canvas, after any padding; ``images`` are put there first.
     """
@@ -152,35 +153,43 @@ def verify(
     size = check_images(canvas)
     moves = all_shifts(size)
     bare = Restorer(restorer.scorer)  # on the canvas itself: padding a shifted canvas would pad twice
+    generator = torch.Generator().manual_seed(0)
     mismatches = ties = 0
     for image in tqdm(canvas, desc="verify", unit="image", disable=None if progress else True):
         if brute_force:
-            wanted = bare(image[None])
-            restored = (bare(apply(image.expand(len(m), *image.shape), m)) for m in moves.split(batch_size))
-            mismatches += sum(_count_different(batch, wanted) for batch in restored)
+            wanted = ordered_bits(bare(image[None])[0])
+            for chunk in moves.split(batch_size):
+                restored = bare(_shifted(image, chunk))
+                mismatches += sum(not torch.equal(ordered_bits(one), wanted) for one in restored)
             ties += int(bare.estimate(image[None]).tied)
             continue
-        scores = restorer.scorer(image[None])
-        still, tied = choose(scores, image[None])
+        random = torch.stack([torch.randint(n, (2,), generator=generator) for n in size], 1)
+        probes = torch.cat([torch.eye(len(size), dtype=torch.int64), random])
+        scores, *probed = bare.scores(torch.cat([image[None], _shifted(image, probes)]))
+        agreed = _shifted(scores[None], probes)[:, 0]
+        mismatches += sum(not torch.equal(*pair) for pair in zip(probed, agreed, strict=True))
+        still, tied = choose(scores[None], image[None])
         ties += int(tied)
         for chunk in moves.split(batch_size):
-            mismatches += sum(_wrong_choices(image, scores[0], still, bool(tied), chunk))
+            mismatches += sum(_wrong_choices(image, scores, still, bool(tied), chunk))
     return Verification(len(canvas), len(canvas) * len(moves), mismatches, ties, brute_force)
 
 
-def _count_different(restored: Tensor, wanted: Tensor) -> int:
-    return sum(not torch.equal(one, wanted[0]) for one in restored)
+def _shifted(image: Tensor, shifts: Tensor) -> Tensor:
+    """Return one ``(channel, *spatial)`` image under each of ``shifts``."""
+    return apply(image.expand(len(shifts), *image.shape), shifts)
 
 
 def _wrong_choices(image: Tensor, scores: Tensor, still: Tensor, tied: bool, moves: Tensor) -> Iterator[bool]:
     """Choose on the scores under each of ``moves``; yield whether the restored image came out different."""
-    moved_scores = apply(scores.expand(len(moves), 1, *scores.shape), moves)[:, 0]
+    moved_scores = _shifted(scores[None], moves)[:, 0]
     # The tie rule needs the shifted image itself; without a tie the choice looks at the scores alone.
-    shown = apply(image.expand(len(moves), *image.shape), moves) if tied else moved_scores[:, None]
+    shown = _shifted(image, moves) if tied else moved_scores[:, None]
     found, _ = choose(moved_scores, shown)
     size = tuple(scores.shape)
     # undo(apply(x, M), s) is apply(x, M - s): the same image as before wherever M - s is the same shift.
     left = compose(moves, -found, size)
     before = compose(torch.zeros_like(still), -still, size)
     for row in (left != before).any(1).nonzero().flatten():
-        yield not torch.equal(apply(image[None], left[row : row + 1]), apply(image[None], before))
+        now, then = (ordered_bits(apply(image[None], shift)) for shift in (left[row : row + 1], before))
+        yield not torch.equal(now, then)

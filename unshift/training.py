@@ -7,16 +7,18 @@ images. No labels, and no augmentation: equivariance makes every shift of an ima
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
 import platform
 import time
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 from tqdm.auto import tqdm
@@ -25,10 +27,13 @@ from unshift.checkpoint import Checkpoint
 from unshift.estimator import PRESETS, ShiftEstimator
 from unshift.evaluation import restoration_rates
 from unshift.exact import ordered_bits, quantise, rank_restored
+from unshift.polar import rotation_grid, rotation_network
 from unshift.restorer import Restorer
 from unshift.shifts import check_images, undo
 
 __all__ = ["fit"]
+
+KINDS = ("shift", "rotation")
 
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {"epochs": 12, "learning_rate": 0.01},
@@ -43,11 +48,14 @@ def fit(
     images: Tensor | np.ndarray | Dataset | DataLoader,
     preset: str | ShiftEstimator = "paper",
     *,
+    kind: str = "shift",
+    coordinates: nn.Module | None = None,
     epochs: int | None = None,
     batch_size: int = 256,
     learning_rate: float | None = None,
     validation: int | float = 0.1,
     patience: int = 5,
+    mirror: bool = False,
     seed: int = 0,
     device: str | torch.device = "cpu",
     checkpoint: str | Path | None = None,
@@ -65,16 +73,31 @@ def fit(
     has not improved for ``patience`` epochs, and the best epoch is kept. The same ``seed`` on the same
     machine and number of threads gives the same weights.
 
+    ``mirror`` shows each image flipped left to right half of the time: a mirrored photo is an unshifted photo too.
+
+    ``kind="rotation"`` learns to undo rotations, of square images or of cubic volumes about their first
+    axis, with preset ``"paper"`` or ``"dense"``: it looks at the images in polar coordinates (``coordinates``,
+    an ``unshift.polar.Polar``, replaces the preset's) and trains on those, computed once.
+
     With ``checkpoint`` the run can be killed at any moment; ``resume=True`` goes on with the same result.
     The restorer's ``metadata`` tell how it was made and its rates on the held-out images.
     """
     started = time.monotonic()
-    data = as_tensor(images)
-    data = _usable(data, drop_unusable)
-    channels, *size = data.shape[1:]
     name = preset if isinstance(preset, str) else "custom"
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    if mirror and kind == "rotation":
+        raise ValueError("mirror is for shifts: turned on its head, a mirrored image may be another one")
+    if coordinates is not None and kind != "rotation":
+        raise ValueError('coordinates are for kind="rotation"')
     if name not in RECIPES:
         raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}, or give a ShiftEstimator")
+    if kind == "rotation":
+        coordinates, data, (channels, *size) = _in_polar(images, name, coordinates)
+    else:
+        data = as_tensor(images)
+        channels, *size = data.shape[1:]
+    data = _usable(data, drop_unusable)
     epochs = RECIPES[name]["epochs"] if epochs is None else epochs
     rate: float = RECIPES[name]["learning_rate"] if learning_rate is None else learning_rate
     if epochs < 1 or batch_size < 1 or patience < 1 or not rate > 0:
@@ -88,12 +111,16 @@ def fit(
 
     with torch.random.fork_rng(devices=[]):  # the caller's random state is none of our business
         torch.manual_seed(seed)
-        fresh = ShiftEstimator.preset(preset, channels, size) if isinstance(preset, str) else preset
+        if isinstance(preset, str) and kind == "rotation":
+            fresh = rotation_network(preset, *data.shape[1:])
+        else:
+            fresh = ShiftEstimator.preset(preset, channels, size) if isinstance(preset, str) else preset
     estimator = copy.deepcopy(fresh)
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
     train, held = data[order[held_out:]], data[order[:held_out]]
 
     settings = {
+        "kind": kind,
         "preset": name,
         "data": data_name,
         "size": size,
@@ -102,20 +129,23 @@ def fit(
         "batch_size": batch_size,
         "learning_rate": rate,
         "patience": patience,
+        "mirror": mirror,
         "seed": seed,
     }
     run = _Run(estimator.to(device), settings, total_steps=epochs * math.ceil(len(train) / batch_size))
-    store = Checkpoint(checkpoint, {**settings, "network": estimator.describe()}) if checkpoint else None
+    own = {**settings, "network": estimator.describe(), "images": _digest(data) if checkpoint else ""}
+    store = Checkpoint(checkpoint, own) if checkpoint else None
     if store and resume:
         store.restore(run)
     run.train(train, held, store, progress)
     estimator.load_state_dict(run.best)
 
-    restorer = Restorer(quantise(estimator.float().cpu(), train[:1000], bits=bits)).eval()
+    scorer = quantise(estimator.float().cpu(), train[:1000], bits=bits)
+    restorer = Restorer(scorer, coordinates=coordinates).eval()
     restorer.metadata = {
         **settings,
         "epochs_run": run.epoch,
-        "validation": restoration_rates(restorer, held).as_dict(),
+        "validation": restoration_rates(Restorer(scorer), held).as_dict(),
         "history": run.history,
         "seconds": round(time.monotonic() - started, 1),
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
@@ -155,10 +185,14 @@ class _Run:
         with bar:
             while self.epoch < epochs and self.stale < self.settings["patience"]:
                 # Each epoch's order follows from seed and epoch alone, so a resumed run sees the same batches.
-                shuffle = torch.Generator().manual_seed(self.settings["seed"] * 100_003 + self.epoch + 1)
+                shuffle = torch.Generator().manual_seed((self.settings["seed"] * 100_003 + self.epoch + 1) % 2**63)
                 order = torch.randperm(len(images), generator=shuffle)
+                flipped = torch.rand(len(images), generator=shuffle) < (0.5 if self.settings["mirror"] else 0)
                 while self.step < steps:
-                    batch = images[order[self.step * batch_size : (self.step + 1) * batch_size]]
+                    chosen = order[self.step * batch_size : (self.step + 1) * batch_size]
+                    batch = images[chosen]
+                    if self.settings["mirror"]:
+                        batch = torch.where(flipped[chosen].view(-1, *[1] * (batch.ndim - 1)), batch.flip(-1), batch)
                     self.loss_sum += self._learn(batch)
                     self.step += 1
                     bar.update()
@@ -204,7 +238,7 @@ class _Run:
             self.stale += 1
         self.epoch, self.step, self.loss_sum = self.epoch + 1, 0, 0.0
         chance = math.log(math.prod(held.shape[2:]))
-        if self.epoch == 1 and loss > 0.98 * chance > 0:
+        if self.epoch == 1 and steps >= 50 and loss > 0.98 * chance > 0:
             warnings.warn(
                 f"after one epoch the loss {loss:.2f} is still that of guessing ({chance:.2f}): "
                 "these images may have no upright position to learn, or try another seed",
@@ -235,6 +269,36 @@ def as_tensor(images: Any) -> Tensor:
     if images.is_floating_point() and not torch.isfinite(images).all():
         raise ValueError("images must be finite, got NaN or infinity")
     return images.detach()
+
+
+def _in_polar(images: Any, preset: str, coordinates: nn.Module | None) -> tuple[nn.Module, Tensor, tuple[int, ...]]:
+    """Return polar coordinates, the images in them, and the shape (channel, *spatial) of one image.
+
+    A ``Dataset`` or ``DataLoader`` is read part by part: only its canvases, which are small, are kept.
+    """
+    if isinstance(images, Tensor | np.ndarray):
+        parts: Iterable[Tensor] = as_tensor(images).split(256)
+    elif isinstance(images, DataLoader):
+        parts = (as_tensor(_image_of(batch)) for batch in images)
+    else:
+        parts = (as_tensor([images[i] for i in rows.tolist()]) for rows in torch.arange(len(images)).split(256))
+    canvases, shape = [], None
+    for part in parts:
+        shape = tuple(part.shape[1:])
+        if coordinates is None:
+            coordinates = rotation_grid(preset, shape[1:])
+        canvases.append(coordinates(part))
+    if shape is None or coordinates is None:
+        raise ValueError("fit needs at least two images, got 0")
+    return coordinates, torch.cat(canvases), shape
+
+
+def _digest(images: Tensor) -> str:
+    """Return the SHA-256 of images: a checkpoint is for these, and no others of the same name and number."""
+    digest = hashlib.sha256(f"{images.dtype} {tuple(images.shape)}".encode())
+    for part in images.split(1024):
+        digest.update(part.contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def _image_of(item: Any) -> Tensor:

@@ -6,10 +6,11 @@ measured rates, so a file explains itself (:func:`model_card`). No pickle: readi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import struct
-import tempfile
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,16 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
+from torch import nn
 
 from unshift.exact import IntegerEstimator
+from unshift.polar import Polar
 from unshift.restorer import Canvas, Restorer
 
-__all__ = ["load", "model_card", "pretrained", "save"]
+__all__ = ["load", "model_card", "pretrained", "read_header", "save", "write_atomically"]
 
 FORMAT = 1
+COORDINATES: dict[str, Callable[..., nn.Module]] = {"canvas": Canvas, "polar": Polar}
 _KEY = "unshift"
 
 
@@ -40,7 +44,17 @@ def save(restorer: Restorer, path: str | Path) -> None:
     tensors = {name: tensor.cpu().contiguous() for name, tensor in restorer.scorer.state_dict().items()}
     # Filters of few bits are stored in as many: a quarter of the file, and the values are the same.
     tensors = {name: _narrowed(tensor) for name, tensor in tensors.items()}
+    header["sha256"] = checksum(header, tensors)
     write_atomically(Path(path), to_bytes(tensors, {_KEY: json.dumps(header, sort_keys=True)}))
+
+
+def checksum(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> str:
+    """Return the SHA-256 of a description and its tensors: safetensors itself has none."""
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _narrowed(tensor: torch.Tensor) -> torch.Tensor:
@@ -54,16 +68,15 @@ def _narrowed(tensor: torch.Tensor) -> torch.Tensor:
 def write_atomically(path: Path, data: bytes) -> None:
     """Write ``data`` beside ``path`` and rename it there, so that ``path`` is always whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    partial = path.parent / f".{path.name}.partial"  # one name, so that kills leave one file, not a pile
     try:
-        with os.fdopen(handle, "wb") as file:
+        with partial.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+        os.replace(partial, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
 
 
@@ -76,16 +89,26 @@ def load(path_or_name: str | Path, *, pad: int | None = None) -> Restorer:
     header, tensors = _read(path)
     try:
         scorer = IntegerEstimator(**header["estimator"])
+        if wrong := [name for name, tensor in tensors.items() if tensor.is_floating_point()]:
+            raise TypeError(f"{wrong[0]} holds floats, wanted are integers")
         scorer.load_state_dict({name: tensor.to(_dtype(scorer, name)) for name, tensor in tensors.items()})
-        canvas = dict(header["coordinates"])
-        if canvas.pop("kind") != "canvas":
-            raise KeyError(f"coordinates {header['coordinates']!r}")
-        restorer = Restorer(scorer, coordinates=Canvas(**(canvas if pad is None else {**canvas, "pad": pad})))
+        restorer = Restorer(scorer, coordinates=_coordinates(header["coordinates"], pad))
         restorer.metadata = dict(header["metadata"])
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path}: not a valid unshift restorer: {first}") from error
     return restorer.eval()
+
+
+def _coordinates(description: dict[str, Any], pad: int | None) -> nn.Module:
+    """Rebuild coordinates from what they said of themselves."""
+    kind = description["kind"]
+    settings = {key: value for key, value in description.items() if key != "kind"}
+    if kind not in COORDINATES:
+        raise KeyError(f"coordinates {description!r}")
+    if pad is not None and kind != "canvas":
+        raise ValueError(f"pad is for shifts, this restorer has {kind} coordinates")
+    return COORDINATES[kind](**(settings if pad is None else {**settings, "pad": pad}))
 
 
 def _dtype(scorer: IntegerEstimator, name: str) -> torch.dtype:
@@ -133,6 +156,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
         raise ValueError(
             f"{path}: written in format {version} by a newer unshift; this one reads up to {FORMAT}: upgrade unshift"
         )
+    if header.pop("sha256", None) != checksum(header, tensors):
+        raise ValueError(f"{path}: damaged: its checksum is not that of its content; bring or make it anew")
     return header, tensors
 
 
@@ -142,11 +167,16 @@ def model_card(name: str, restorer: Restorer) -> str:
     scorer = restorer.scorer
     assert isinstance(scorer, IntegerEstimator)
     network = scorer.describe()["network"]
+    channels, what, unit = network["in_channels"], "circular shift of an image, exactly,", "pixel"
+    if isinstance(polar := restorer.coordinates, Polar):
+        channels //= polar.channels
+        what = "rotation of an image, quarter turns exactly,"
+        unit = f"step of {360 / polar.angles:g} degrees"
     rows = {
-        "what": "undoes the circular shift of an image, exactly, before any classifier sees it",
+        "what": f"undoes the {what} before any classifier sees it",
         "preset": meta.get("preset", "custom"),
         "training data": f"{meta.get('data', 'unnamed')}, {meta.get('train_images', '?')} images, no labels",
-        "images": f"{network['in_channels']} channel(s), size {meta.get('size', '?')}",
+        "images": f"{channels} channel(s), size {meta.get('size', '?')}",
         "preparation": json.dumps(meta.get("preparation", {})),
         "parameters": sum(t.numel() for n, t in scorer.state_dict().items() if n.endswith(("weight", "bias"))),
         "activations": f"{scorer.describe()['bits']} bits",
@@ -158,7 +188,7 @@ def model_card(name: str, restorer: Restorer) -> str:
             r = meta[split]
             lines.append(
                 f"| {split} | {r['images']} images: {100 * r['exact']:.2f}% restored exactly, "
-                f"{100 * r['within_1']:.2f}% within 1 pixel, {r['tied']} tied |"
+                f"{100 * r['within_1']:.2f}% within 1 {unit}, {r['tied']} tied |"
             )
     recipe = {key: meta[key] for key in ("epochs", "batch_size", "learning_rate", "seed", "versions") if key in meta}
     lines += [f"| recipe | {json.dumps(recipe)} |", ""]

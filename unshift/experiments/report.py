@@ -8,7 +8,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-from unshift.experiments import plots, table1
+from unshift.experiments import plots, sections, table1
 
 __all__ = ["page"]
 
@@ -37,6 +37,10 @@ def page(results: dict[str, Any]) -> str:
             "Below each the frozen verdict of the frozen classifier.</p>"
         )
         parts.append(_picture(plots.pictures(fig3), "Original, shifted and restored digits with verdicts"))
+    if "rotation" in results:
+        parts += sections.rotation_section(results["rotation"], _picture)
+    if "3d" in results:
+        parts += sections.volume_section(results["3d"], _picture)
     parts.append(_source(results))
     return _PAGE.substitute(body="\n".join(parts))
 

@@ -1,0 +1,110 @@
+"""What several test files share: images that are hard to restore, quick nets, and the check of the claim."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from unshift import Restorer, ShiftEstimator, apply, quantise
+from unshift.testing import all_shifts
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+DTYPES = (torch.uint8, *FLOATS)
+PRESETS = ("paper", "dense", "seam")
+CLAMPED = 0.5
+"""The nets here are calibrated on pixels up to this value: brighter ones all become the same integer."""
+
+
+def blobs(count: int, channels: int, size: tuple[int, ...], seed: int = 0) -> Tensor:
+    """MNIST-like images: a few overlapping strokes about the middle, exact zeros around them."""
+    generator = torch.Generator().manual_seed(seed)
+    grid = torch.stack(torch.meshgrid(*[torch.arange(n) / max(1, n) for n in size], indexing="ij"))
+    total = torch.zeros(count, channels, *size)
+    for _ in range(3):
+        middle = 0.5 + 0.2 * torch.randn(count, channels, len(size), generator=generator)
+        distance = (grid - middle.view(count, channels, len(size), *[1] * len(size))).square().sum(2)
+        total += (0.03 - distance).clamp(min=0)
+    return CLAMPED * total / total.max().clamp(min=1e-6)
+
+
+def hard_images(channels: int, size: tuple[int, ...], dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
+    """One ``(channel, *size)`` image of each hard kind."""
+    generator = torch.Generator().manual_seed(1)
+    index = torch.meshgrid(*[torch.arange(n) for n in size], indexing="ij")
+    tint = (torch.arange(channels).view(-1, *[1] * len(size)) + 1) / (2 * channels)
+    one_pixel = torch.zeros(math.prod(size))
+    one_pixel[len(one_pixel) // 3] = 1
+    brightness = torch.tensor([0.625, 0.75, 1.0])[torch.randint(0, 3, (channels, *size), generator=generator)]
+    images = {
+        "random": torch.rand(channels, *size, generator=generator),
+        "blob": blobs(1, channels, size)[0],
+        "black": torch.zeros(channels, *size),
+        "constant": tint.expand(channels, *size),
+        "stripes": tint * (index[-1] % 2),
+        "checkerboard": tint * (sum(index) % 2),
+        "uneven": tint * ((index[0] % 2 == 0) & (index[-1] % 3 == 0)),
+        "one_pixel": tint * one_pixel.view(size),
+        # All pixels of these are clamped, or every second one: scores tie, the images do not.
+        "tied": brightness,
+        "tied_stripes": brightness * (index[-1] % 2),
+    }
+    if dtype == torch.uint8:
+        return {name: (255 * image).round().to(dtype) for name, image in images.items()}
+    images["signed_zeros"] = torch.zeros_like(brightness).copysign(brightness - 0.7)
+    return {name: image.to(dtype) for name, image in images.items()}
+
+
+def train(estimator: ShiftEstimator, images: Tensor, steps: int = 8) -> None:
+    """Train for a moment: N-way cross-entropy, target always position 0."""
+    optimiser = torch.optim.Adam(estimator.parameters(), lr=0.01)
+    target = torch.zeros(len(images), dtype=torch.int64)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        F.cross_entropy(estimator(images).flatten(1), target).backward()
+        optimiser.step()
+
+
+@functools.cache
+def make_estimator(preset: str, channels: int, size: tuple[int, ...], trained: bool = False) -> ShiftEstimator:
+    torch.manual_seed(0)
+    estimator = ShiftEstimator.preset(preset, channels, size)
+    if trained:
+        train(estimator, blobs(16, channels, size))
+    return estimator
+
+
+@functools.cache
+def make_restorer(preset: str, channels: int, size: tuple[int, ...], trained: bool = False) -> Restorer:
+    return Restorer(quantise(make_estimator(preset, channels, size, trained), blobs(16, channels, size)))
+
+
+def bits(images: Tensor) -> Tensor:
+    """The bit patterns of pixels, so that 0.0 differs from -0.0."""
+    if not images.is_floating_point():
+        return images
+    return images.contiguous().view({2: torch.int16, 4: torch.int32, 8: torch.int64}[images.element_size()])
+
+
+def candidates(restorer: Restorer, image: Tensor) -> list[Tensor]:
+    """The different restored images (to the bit) among which the highest score leaves the choice."""
+    scores = restorer.scorer(image[None])[0]
+    shifts = (scores == scores.max()).nonzero()
+    restored = apply(image.expand(len(shifts), *image.shape), -shifts)
+    return list(torch.unique(bits(restored), dim=0))
+
+
+def assert_exact(restorer: Restorer, image: Tensor, batch_size: int = 512) -> None:
+    """The claim: every shift of ``image`` gives the same restored image, confidence and tie, bit for bit."""
+    wanted = restorer(image[None])
+    still = restorer.estimate(image[None])
+    for shifts in all_shifts(image.shape[1:]).split(batch_size):
+        moved = apply(image.expand(len(shifts), *image.shape), shifts)
+        found = restorer.estimate(moved)
+        restored = restorer.coordinates.undo(moved, found.shift)
+        assert torch.equal(bits(restored), bits(wanted).expand_as(restored))
+        assert torch.equal(found.confidence, still.confidence.expand_as(found.confidence))
+        assert torch.equal(found.tied, still.tied.expand_as(found.tied))

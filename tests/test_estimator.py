@@ -1,0 +1,205 @@
+"""unshift.estimator: presets, the one description, line filters, and equivariance at random weights."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from samples import PRESETS, blobs, make_estimator, train
+
+from unshift.estimator import ACTIVATIONS, ShiftEstimator, as_float, mean_along
+from unshift.testing import assert_equivariant, equivariance_error
+
+SIZES = ((7,), (1, 1), (1, 7), (8, 8), (9, 13), (3, 4, 5))
+
+
+# --- presets ------------------------------------------------------------------------------------
+
+
+def test_paper_preset_has_the_papers_parameters():
+    estimator = ShiftEstimator.preset("paper", 1, (28, 28))
+    assert sum(p.numel() for p in estimator.parameters()) == 486
+    assert [layer.activation for layer in estimator.local] == ["relu"] * 5 + ["none"]
+
+
+def test_dense_preset_has_filters_of_full_size():
+    estimator = ShiftEstimator.preset("dense", 3, (8, 9))
+    assert [tuple(layer.filter.weight.shape) for layer in estimator.local] == [(8, 3, 8, 9), (1, 8, 8, 9)]
+    assert estimator.size == (8, 9)
+
+
+def test_seam_preset_goes_on_with_lines_along_each_axis():
+    estimator = ShiftEstimator.preset("seam", 3, (32, 32))
+    assert [tuple(layer.filter.weight.shape) for layer in estimator.local] == [(16, 3, 5, 5), (16, 16, 5, 5)]
+    assert [layer.activation for layer in estimator.local] == ["relu", "relu"]
+    for line in estimator.lines:
+        assert [tuple(layer.filter.weight.shape) for layer in line] == [(32, 16, 9), (32, 32, 9), (1, 32, 9)]
+        assert [layer.activation for layer in line] == ["relu", "relu", "none"]
+    assert len(estimator.lines) == 2
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_turn_images_into_scores_of_any_size(preset, channels, size):
+    scores = ShiftEstimator.preset(preset, channels, size)(torch.rand(2, channels, *size))
+    assert scores.shape == (2, *size)
+    assert scores.requires_grad
+
+
+# --- equivariance -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_are_equivariant_at_random_weights(preset, size, dtype):
+    assert_equivariant(ShiftEstimator.preset(preset, 2, size).to(dtype), (2, *size), dtype=dtype, tolerance=1e-3)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("lines", [{}, {"line_channels": (3, 1), "line_kernel_size": (2, 5)}], ids=["local", "lines"])
+def test_every_architecture_is_equivariant(activation, bias, lines):
+    channels = (4, 2) if lines else (4, 2, 1)
+    estimator = ShiftEstimator(
+        2, channels=channels, kernel_size=(3, 4), bias=bias, activation=activation, **lines
+    ).double()
+    for name, parameter in estimator.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter)
+    assert_equivariant(estimator, (2, 6, 7), tolerance=1e-9)
+
+
+def test_a_line_filter_is_a_mean_over_all_other_axes():
+    features = torch.arange(6.0).view(1, 1, 2, 3)
+    assert mean_along(features, 0).tolist() == [[[1.0, 4.0]]]  # along axis 0: one value per row
+    assert mean_along(features, 1).tolist() == [[[1.5, 2.5, 3.5]]]
+    assert torch.equal(mean_along(features[:, :, 0], 0), features[:, :, 0])
+
+
+def test_line_scores_are_a_sum_over_rows_and_columns():
+    scores = make_estimator("seam", 1, (8, 9))(torch.rand(2, 1, 8, 9)).detach()
+    crossed = scores[:, :, :1] + scores[:, :1, :] - scores[:, :1, :1]
+    torch.testing.assert_close(scores, crossed)
+
+
+# --- training -----------------------------------------------------------------------------------
+
+
+def test_kaiming_initialisation_keeps_the_scores_alive():
+    """A ReLU net of one channel can die under any symmetric initialisation, but must not fade away.
+
+    The default of ``nn.Conv2d`` leaves scores so small that they are a constant for training's purposes.
+    """
+    images = blobs(1, 1, (28, 28))
+
+    def spread(seed, initialise=None):
+        torch.manual_seed(seed)
+        estimator = ShiftEstimator.preset("paper", 1, (28, 28))
+        if initialise:
+            for parameter in estimator.parameters():
+                initialise(parameter)
+        scores = estimator(images).detach()
+        return float(scores.max() - scores.min())
+
+    ours = torch.tensor([spread(seed) for seed in range(50)])
+    default = torch.tensor([spread(seed, lambda w: torch.nn.init.kaiming_uniform_(w, a=5**0.5)) for seed in range(50)])
+    assert (ours > 1e-3).sum() >= 48
+    assert (default > 1e-3).sum() < 25
+    assert ours.median() > 100 * default.median()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_few_steps_of_training_lower_the_loss(preset):
+    images = blobs(16, 1, (8, 8))
+    estimator = ShiftEstimator.preset(preset, 1, (8, 8))
+
+    def loss():
+        with torch.no_grad():
+            return torch.nn.functional.cross_entropy(estimator(images).flatten(1), torch.zeros(16, dtype=torch.int64))
+
+    before = loss()
+    train(estimator, images)
+    assert loss() < before
+
+
+# --- pixels, description ------------------------------------------------------------------------
+
+
+def test_uint8_is_divided_by_255_and_all_else_keeps_its_values():
+    assert as_float(torch.tensor([0, 51, 255], dtype=torch.uint8)).tolist() == [0, torch.tensor(0.2).item(), 1]
+    assert as_float(torch.tensor([0, 51], dtype=torch.int64)).tolist() == [0, 51]
+    assert as_float(torch.tensor([0.5], dtype=torch.float16)).dtype == torch.float32
+
+
+def test_uint8_and_its_float_give_the_same_scores():
+    images = torch.randint(0, 256, (2, 1, 8, 8), dtype=torch.uint8)
+    estimator = make_estimator("dense", 1, (8, 8))
+    assert torch.equal(estimator(images), estimator(images.float() / 255))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_description_rebuilds_the_net_through_json(preset):
+    estimator = make_estimator(preset, 2, (8, 9))
+    again = ShiftEstimator(**json.loads(json.dumps(estimator.describe())))
+    again.load_state_dict(estimator.state_dict())
+    images = torch.rand(2, 2, 8, 9)
+    assert torch.equal(again(images), estimator(images))
+    assert again.describe() == estimator.describe()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_empty_batch_stays_empty(preset):
+    assert make_estimator(preset, 1, (8, 8))(torch.zeros(0, 1, 8, 8)).shape == (0, 8, 8)
+
+
+def test_half_precision_images_are_taken():
+    estimator = make_estimator("paper", 1, (8, 8))
+    assert estimator(torch.rand(1, 1, 8, 8).half()).dtype == torch.float32
+    assert equivariance_error(estimator, (1, 8, 8), dtype=torch.bfloat16) < 1e-3
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (torch.zeros(2, 3), r"got 2 axes: shape \(2, 3\)"),
+        (torch.zeros(1, 2, 8), r"wants 2 spatial axes, got 1: shape \(1, 2, 8\)"),
+        (torch.zeros(1, 3, 8, 8), r"wants 2 channel\(s\), got 3: shape \(1, 3, 8, 8\)"),
+        (torch.zeros(1, 2, 8, 9), r"made for images of size \(8, 8\), got \(8, 9\)"),
+    ],
+)
+def test_bad_images(images, message):
+    with pytest.raises(ValueError, match=message):
+        make_estimator("dense", 2, (8, 8))(images)
+
+
+@pytest.mark.parametrize("preset", ["paper", "seam"])
+def test_an_image_smaller_than_the_kernel(preset):
+    with pytest.raises(ValueError, match=r"kernel .* is larger than the image \(4, 4\)"):
+        make_estimator(preset, 1, (16, 16))(torch.zeros(1, 1, 4, 4))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"channels": (4, 2)}, r"last layer must have one channel.*got channels \[4, 2\]"),
+        ({"channels": ()}, r"last layer must have one channel"),
+        ({"activation": "gelu"}, r"one of relu, abs, none, got 'gelu'"),
+        ({"channels": (4,), "line_channels": (1,), "line_kernel_size": (3,)}, r"per spatial axis \(2\), got \(3,\)"),
+        ({"size": (8, 8)}, r"kernel \(9, 9\) does not fit images of size \(8, 8\)"),
+        ({"size": (8,)}, r"does not fit images of size \(8,\)"),
+    ],
+)
+def test_bad_networks(options, message):
+    with pytest.raises(ValueError, match=message):
+        ShiftEstimator(1, **options)
+
+
+def test_unknown_preset():
+    with pytest.raises(ValueError, match="no preset 'resnet'; there are paper, dense, seam"):
+        ShiftEstimator.preset("resnet", 1, (8, 8))

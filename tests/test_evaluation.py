@@ -1,0 +1,224 @@
+"""Measuring: cases small enough to count by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from samples import blobs, make_restorer
+from torch import Tensor, nn
+
+from unshift import Restorer, apply
+from unshift.evaluation import (
+    ScopeRow,
+    accuracy,
+    accuracy_over_scopes,
+    predict,
+    random_shifts,
+    restoration_rates,
+)
+
+
+class Brightest(nn.Module):
+    """Scores are the pixels themselves: the shift is where the brightest one is. Equivariant."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.sum(1).long()
+
+
+class Position(nn.Module):
+    """Classifies an image by the place of its brightest pixel: it knows nothing but the shift."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.sum(1).flatten(1).float()
+
+
+def dots(*places: int, size: int = 6) -> Tensor:
+    """One signal per place: 9 there, 0 elsewhere."""
+    images = torch.zeros(len(places), 1, size)
+    images[torch.arange(len(places)), 0, list(places)] = 9
+    return images
+
+
+RESTORER = Restorer(Brightest())
+
+
+# --- rates --------------------------------------------------------------------------------------------
+
+
+def test_rates_counted_by_hand():
+    # Restored are 2 of 6 exactly; 1 and 5 (which is -1, the short way round) are one pixel off.
+    rates = restoration_rates(RESTORER, dots(0, 0, 1, 5, 2, 4))
+    assert (rates.images, rates.exact, rates.within_1, rates.tied) == (6, 2 / 6, 4 / 6, 0)
+    assert rates.confidence == pytest.approx(1 / (1 + 5 * math.exp(-9)), abs=1e-6)
+
+
+def test_rates_count_ties():
+    images = dots(0, 3, 3)
+    images[1:, 0, 0] = 9  # two brightest pixels; the rule prefers the larger of the restored signals
+    images[1, 0, 1] = 5
+    rates = restoration_rates(RESTORER, images)
+    assert rates.tied == 2
+    assert rates.exact == 1.0  # [9 5 0 9 0 0] beats [9 0 0 9 5 0]; of [9 0 0 9 0 0] both are the same
+
+
+def test_within_one_pixel_means_along_every_axis():
+    image = torch.zeros(1, 1, 4, 4)
+    image[0, 0, 1, 3] = 9  # one down, one left
+    assert restoration_rates(RESTORER, image).within_1 == 1.0
+    image = torch.zeros(1, 1, 4, 4)
+    image[0, 0, 1, 2] = 9
+    assert restoration_rates(RESTORER, image).within_1 == 0.0
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 100])
+def test_rates_do_not_depend_on_the_batches(batch_size):
+    images = dots(0, 0, 1, 5, 2)
+    assert restoration_rates(RESTORER, images, batch_size=batch_size).as_dict() == pytest.approx(
+        restoration_rates(RESTORER, images).as_dict()
+    )
+
+
+def test_rates_look_on_the_canvas():
+    # On a margin of 2, position 0 is in the margin: an image of one dot at 0 is found 2 pixels on.
+    rates = restoration_rates(Restorer(Brightest(), pad=2), dots(0))
+    assert (rates.exact, rates.within_1) == (0.0, 0.0)
+
+
+def test_rates_of_a_shifted_image_are_off_by_the_shift():
+    restorer = make_restorer("paper", 1, (12, 12), trained=True)
+    images = blobs(10, 1, (12, 12))
+    still = restorer.estimate(images).shift
+    moved = restorer.estimate(apply(images, torch.full((10, 2), 3))).shift
+    assert torch.equal((still + 3) % 12, moved)
+
+
+def test_no_images_are_refused():
+    with pytest.raises(ValueError, match="no images to measure on"):
+        restoration_rates(RESTORER, dots())
+
+
+def test_rates_as_plain_data():
+    assert restoration_rates(RESTORER, dots(0)).as_dict().keys() == {
+        "images", "exact", "within_1", "confidence", "tied",
+    }  # fmt: skip
+
+
+# --- random shifts ------------------------------------------------------------------------------------
+
+
+def test_random_shifts_fill_their_range_and_nothing_else():
+    shifts = random_shifts(5000, 2, 3, seed=0)
+    assert shifts.dtype == torch.int64
+    assert shifts.shape == (5000, 2)
+    for axis in range(2):
+        values, counts = shifts[:, axis].unique(return_counts=True)
+        assert values.tolist() == [-3, -2, -1, 0, 1, 2, 3]
+        assert (counts > 5000 / 7 * 0.85).all()  # uniform
+        assert (counts < 5000 / 7 * 1.15).all()
+    assert not torch.equal(shifts[:, 0], shifts[:, 1])
+
+
+def test_random_shifts_follow_from_the_seed_alone():
+    state = torch.get_rng_state()
+    first = random_shifts(50, 3, 4, seed=7)
+    torch.manual_seed(1)
+    assert torch.equal(random_shifts(50, 3, 4, seed=7), first)
+    assert not torch.equal(random_shifts(50, 3, 4, seed=8), first)
+    torch.set_rng_state(state)
+    random_shifts(5, 1, 1, seed=0)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_random_shifts_of_scope_0_are_none():
+    assert not random_shifts(20, 2, 0, seed=0).any()
+    assert random_shifts(0, 2, 5, seed=0).shape == (0, 2)
+    with pytest.raises(ValueError, match="scope must be 0 or more pixels, got -1"):
+        random_shifts(1, 1, -1, seed=0)
+
+
+# --- classifiers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 100])
+def test_predictions_and_accuracy_counted_by_hand(batch_size):
+    images, labels = dots(0, 1, 5, 3), torch.tensor([0, 1, 2, 3])
+    assert predict(Position(), images, batch_size=batch_size).tolist() == [0, 1, 5, 3]
+    assert accuracy(Position(), images, labels, batch_size=batch_size) == 0.75
+
+
+def test_no_images_have_no_predictions():
+    assert predict(Position(), dots()).shape == (0,)
+
+
+@pytest.mark.parametrize("classifier", [lambda x: x, lambda x: x.flatten(), lambda x: x[:1, 0]])
+def test_what_is_no_classifier_is_refused(classifier):
+    with pytest.raises(ValueError, match=r"must return logits \(batch, classes\), got \("):
+        predict(classifier, dots(1, 2))
+
+
+def test_no_gradients_are_kept():
+    weight = torch.ones(6, requires_grad=True)
+    assert not predict(lambda x: x[:, 0] * weight, dots(1)).requires_grad
+
+
+# --- over scopes --------------------------------------------------------------------------------------
+
+
+def test_without_a_restorer_a_shift_moves_the_class():
+    images, labels = dots(*[0] * 40), torch.zeros(40, dtype=torch.int64)
+    shifts = random_shifts(40, 1, 2, seed=5)
+    (still, moved) = accuracy_over_scopes(Position(), images, labels, RESTORER, scopes=[0, 2], seeds=[5])
+    assert (still.scope, still.without, still.restored, still.effect) == (0, (1.0,), (1.0,), 0.0)
+    unmoved = float((shifts == 0).double().mean())
+    assert (moved.scope, moved.images, moved.seeds) == (2, 40, (5,))
+    assert moved.without == (unmoved,)
+    assert moved.restored == (1.0,)
+    assert moved.effect == pytest.approx(1 - unmoved)
+
+
+def test_with_a_restorer_the_line_is_flat():
+    images = blobs(30, 1, (12, 12))
+    labels = torch.arange(30) % 3
+    restorer = make_restorer("paper", 1, (12, 12), trained=True)
+    classifier = nn.Sequential(nn.AdaptiveAvgPool2d((3, 1)), nn.Flatten())
+    rows = accuracy_over_scopes(classifier, images, labels, restorer, scopes=[0, 1, 5, 12, 40], seeds=(0, 1))
+    flat = accuracy(lambda x: classifier(restorer(x)), images, labels)
+    assert {value for row in rows for value in row.restored} == {flat}
+    assert all(row.consistent_restored == 1.0 for row in rows)
+    assert len({row.without for row in rows}) > 1  # and without, it is not
+
+
+def test_consistency_counted_by_hand():
+    images, labels = dots(0, 0, 0, 0), torch.zeros(4, dtype=torch.int64)
+    seeds = (0, 1, 2)
+    (row,) = accuracy_over_scopes(Position(), images, labels, RESTORER, scopes=[1], seeds=seeds)
+    shifts = torch.stack([random_shifts(4, 1, 1, seed)[:, 0] for seed in seeds])
+    assert row.consistent_without == float((shifts == shifts[0]).all(0).double().mean())
+    assert row.consistent_restored == 1.0
+    assert row.without == tuple(float((one == 0).double().mean()) for one in shifts)
+
+
+def test_one_seed_is_always_consistent():
+    (row,) = accuracy_over_scopes(Position(), dots(0, 1), torch.tensor([0, 1]), RESTORER, scopes=[3])
+    assert row.consistent_without == 1.0
+
+
+def test_a_row_as_plain_data():
+    row = ScopeRow(3, 10, (0, 1), (0.5, 0.7), (0.9, 0.9), 0.4, 1.0)
+    assert row.effect == pytest.approx(0.3)
+    assert row.as_dict()["restored"] == (0.9, 0.9)
+
+
+def test_scopes_may_be_any_iterable_and_default_to_the_papers():
+    images, labels = dots(0, 1), torch.tensor([0, 1])
+    rows = accuracy_over_scopes(Position(), images, labels, RESTORER, scopes=iter([2, 0]))
+    assert [row.scope for row in rows] == [2, 0]
+    assert [row.scope for row in accuracy_over_scopes(Position(), images, labels, RESTORER)] == list(range(9))
+
+
+def test_bars_only_on_a_terminal(capfd):
+    restoration_rates(RESTORER, dots(0, 1), progress=True)
+    accuracy_over_scopes(Position(), dots(0), torch.tensor([0]), RESTORER, scopes=[1], progress=True)
+    assert capfd.readouterr() == ("", "")

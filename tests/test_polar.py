@@ -1,0 +1,428 @@
+"""Polar coordinates: quarter turns to the last bit, angles the right way round, and errors that say what is wrong."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from samples import bits
+from torch import nn
+
+import unshift
+from unshift import Restorer, ShiftEstimator, apply, quantise
+from unshift.data import dataset
+from unshift.exact import choose
+from unshift.polar import Polar, polar_points, rotate, rotation_grid, rotation_network
+from unshift.testing import assert_equivariant, verify
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+SIZES = (8, 9, 28)  # even and odd: the centre lies between pixels, or on one
+
+
+def quarter(images, k, axis=0):
+    """Turn by ``k`` quarters with nothing but torch: images in their plane, volumes about ``axis``."""
+    if images.ndim == 4:
+        return torch.rot90(images, k, (2, 3))
+    return torch.rot90(images, k, [2 + a for a in range(3) if a != axis])
+
+
+def make(polar, channels=1, widths=(4, 1), calibration=1.0):
+    """A restorer with random filters on ``polar``."""
+    torch.manual_seed(0)
+    n = polar.angles
+    net = ShiftEstimator(channels * polar.channels, channels=widths, kernel_size=[n], bias=True, size=[n])
+    sample = torch.rand(8, channels, *[polar.size] * polar.spatial_axes) * calibration
+    return Restorer(quantise(net, polar(sample)), coordinates=polar).eval()
+
+
+def assert_quarters_exact(restorer, images, axis=0):
+    wanted, still = restorer(images), restorer.estimate(images)
+    for k in range(1, 4):
+        turned = quarter(images, k, axis)
+        found = restorer.estimate(turned)
+        assert torch.equal(bits(restorer.coordinates.undo(turned, found.shift, found.angle)), bits(wanted))
+        assert torch.equal(found.confidence, still.confidence)
+        assert torch.equal(found.tied, still.tied)
+
+
+# --- the grid -------------------------------------------------------------------------------------
+
+
+def test_the_convention():
+    image = torch.tensor([[[[1, 2], [3, 4]]]])
+    assert rotate(image, 90).tolist() == [[[[2, 4], [1, 3]]]]
+    assert rotate(image, -90).tolist() == [[[[3, 1], [4, 2]]]]
+    assert torch.equal(rotate(image, 90), torch.rot90(image, 1, (2, 3)))
+    # Azimuth 0 looks right and goes counter-clockwise: right, up, left, down.
+    cross = torch.zeros(1, 1, 3, 3)
+    cross[0, 0, 1, 2], cross[0, 0, 0, 1], cross[0, 0, 1, 0], cross[0, 0, 2, 1] = 1.0, 2.0, 3.0, 4.0
+    assert Polar(3, angles=4, radii=1, radius=1.0)(cross).tolist() == [[[1.0, 2.0, 3.0, 4.0]]]
+
+
+def test_points_are_the_papers_formula():
+    points = torch.tensor(polar_points((5, 4), [0.3, 1.1], [2.0, 3.0]), dtype=torch.float64)
+    assert points.shape == (20, 2, 2, 4)
+    assert torch.allclose(points.norm(dim=-1), torch.tensor([2.0, 3.0], dtype=torch.float64)[:, None])
+    first, second, turn = math.pi * 1 / 4, math.pi * 2 / 3, 1.1
+    wanted = [
+        math.cos(first),
+        math.sin(first) * math.cos(second),
+        math.sin(first) * math.sin(second) * math.cos(turn),
+        math.sin(first) * math.sin(second) * math.sin(turn),
+    ]
+    assert points[1 * 4 + 2, 0, 1].tolist() == pytest.approx([2 * c for c in wanted])
+
+
+@pytest.mark.parametrize(("ratio", "wanted"), [(0.5, [4.0, 2.0, 1.0]), (None, [0.0, 4 / 3, 8 / 3])])
+def test_radii(ratio, wanted):
+    size = 9
+    distance = (torch.arange(size) - 4.0).abs().expand(1, 1, size, size)  # linear along each row, off the centre
+    canvas = Polar(size, angles=4, radii=3, radius=4.0, ratio=ratio)(distance)
+    assert canvas[0, :, 0].tolist() == pytest.approx(wanted)
+
+
+def test_outside_is_zero_and_uint8_is_scaled():
+    canvas = Polar(4, angles=4, radii=1, radius=2.0)(torch.full((1, 1, 4, 4), 255, dtype=torch.uint8))
+    assert canvas.dtype == torch.float32
+    assert canvas.flatten().tolist() == [0.5] * 4  # half a pixel beyond the last centre
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", [torch.uint8, *FLOATS])
+def test_quarter_turns_shift_the_canvas_bit_for_bit(size, dtype):
+    images = (255 * torch.rand(5, 2, size, size)).to(dtype)
+    for polar in (Polar(size), Polar(size, angles=20, radii=7, ratio=None)):
+        canvas = polar(images)
+        assert canvas.shape == (5, 2 * polar.channels, polar.angles)
+        for k in range(1, 4):
+            shift = torch.full((5, 1), k * polar.angles // 4)
+            assert torch.equal(bits(polar(quarter(images, k))), bits(apply(canvas, shift)))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("size", [6, 7])
+def test_volumes_quarter_turns_shift_the_canvas_bit_for_bit(size, axis):
+    volumes = torch.rand(3, 2, size, size, size)
+    polar = Polar(size, angles=12, radii=4, polar_angles=5, axis=axis)
+    canvas = polar(volumes)
+    assert canvas.shape == (3, 2 * 5 * 4, 12)
+    for k in range(1, 4):
+        assert torch.equal(polar(quarter(volumes, k, axis)), apply(canvas, torch.full((3, 1), 3 * k)))
+
+
+def test_a_volume_is_sampled_where_the_formula_says():
+    size = 9
+    grids = torch.meshgrid(*[torch.arange(size, dtype=torch.float64) - 4] * 3, indexing="ij")
+    polar = Polar(size, angles=8, radii=3, radius=4.0, ratio=None, polar_angles=5)
+    canvas = polar(torch.stack(grids)[:, None]).unflatten(1, (5, 3))  # linear functions: trilinear is exact
+    tilt, radius, turn = math.pi * 1 / 4, 4.0 * 2 / 3, 2 * math.pi * 3 / 8
+    along, row, column = canvas[:, 1, 2, 3].tolist()
+    assert along == pytest.approx(radius * math.cos(tilt))
+    assert row == pytest.approx(-radius * math.sin(tilt) * math.sin(turn))
+    assert column == pytest.approx(radius * math.sin(tilt) * math.cos(turn))
+
+
+class Lopsided(Polar):
+    """A grid that is sampled in the plain way, all the way round: what must not pass."""
+
+    def forward(self, images):
+        turn = [2 * math.pi * i / self.angles for i in range(self.angles)]
+        points = torch.tensor(polar_points((), turn, [self.size / 2 * 0.9**i for i in range(6)]))[0]
+        grid = torch.stack([points[..., 0], -points[..., 1]], -1) / (self.size / 2)
+        sampled = nn.functional.grid_sample(images, grid.expand(len(images), *grid.shape), align_corners=False)
+        return sampled.flatten(1, 2)
+
+
+def test_the_checker_fails_on_a_plain_grid():
+    images = torch.rand(20, 1, 28, 28)
+    polar = Lopsided(28, angles=36, radii=6)
+    canvas = polar(images)
+    turned = polar(quarter(images, 1))
+    shift = torch.full((20, 1), 9)
+    assert torch.allclose(turned, apply(canvas, shift), atol=1e-4)
+    assert not torch.equal(turned, apply(canvas, shift))
+
+
+def test_gradients_reach_the_pixels():
+    images = torch.rand(2, 1, 6, 6, dtype=torch.float64, requires_grad=True)
+    polar = Polar(6, angles=8, radii=3)
+    assert torch.autograd.gradcheck(polar, images)
+    assert torch.autograd.gradcheck(lambda x: rotate(x, torch.tensor([10.0, 130.0])), images)
+    restorer = make(polar)
+    restorer(images).sum().backward()
+    assert images.grad is not None
+    assert images.grad.abs().sum() > 0
+
+
+def test_nothing_of_batch_position_or_threads_shows(threads):
+    images = torch.rand(33, 1, 28, 28)
+    restorer = make(Polar(28, angles=24, radii=10, refine=True))
+    canvas, restored, angle = restorer.coordinates(images), restorer(images), restorer.estimate(images).angle
+    assert angle is not None
+    assert not torch.equal(restored, images)  # so that interpolation is in it
+    for count in (1, 2):
+        threads(count)
+        for rows in (slice(0, 1), slice(7, 8), slice(3, 20), slice(32, 33)):
+            part = images[rows]
+            assert torch.equal(restorer.coordinates(part), canvas[rows])
+            assert torch.equal(restorer(part), restored[rows])
+            assert torch.equal(restorer.estimate(part).angle, angle[rows])
+
+
+# --- rotating images --------------------------------------------------------------------------------
+
+
+def test_rotate_agrees_with_torch():
+    images = torch.rand(4, 2, 16, 16, dtype=torch.float64)
+    degrees = torch.tensor([0.0, 33.0, -75.5, 200.25], dtype=torch.float64)
+    found = rotate(images, degrees)
+    angle = torch.deg2rad(degrees)
+    zero = torch.zeros_like(angle)
+    matrix = torch.stack([angle.cos(), -angle.sin(), zero, angle.sin(), angle.cos(), zero], 1).view(4, 2, 3)
+    grid = nn.functional.affine_grid(matrix, list(images.shape), align_corners=False)
+    assert torch.allclose(found, nn.functional.grid_sample(images, grid, align_corners=False), atol=1e-9)
+    assert torch.equal(found[0], images[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, *FLOATS])
+def test_multiples_of_90_move_pixels_and_nothing_else(dtype):
+    images = (100 * torch.rand(8, 3, 7, 7)).to(dtype)
+    degrees = torch.tensor([-360.0, -90.0, 0.0, 90.0, 180.0, 270.0, 450.0, 720.0])
+    for image, turn, turned in zip(images, degrees, rotate(images, degrees), strict=True):
+        assert torch.equal(turned, torch.rot90(image, int(turn // 90), (1, 2)))
+    assert rotate(images, 12.5).dtype == dtype
+
+
+def test_volumes_rotate_slice_by_slice():
+    volumes = torch.rand(2, 1, 5, 5, 5)
+    for axis in range(3):
+        turned = rotate(volumes, 37.0, axis=axis)
+        for index in range(5):
+            a, b = (v.select(2 + axis, index) for v in (turned, volumes))
+            assert torch.equal(a, rotate(b, 37.0))
+
+
+def test_angles_add_up_exactly():
+    """90 degrees more in, 90 degrees more out, to the last bit: what the exact undo rests on."""
+    polar = Polar(8, angles=28, radii=2, refine=True)  # 360/28 is no binary fraction
+    scores = torch.randint(-(2**23), 2**23, (500, 28))
+    shift = scores.argmax(1, keepdim=True)
+    angle = polar.angle(shift, scores)
+    assert ((angle >= -180) & (angle < 180)).all()
+    assert ((angle / (360 / 28) - shift[:, 0] + 14) % 28 - 14).abs().max() <= 0.5 + 1e-3
+    for k in range(1, 4):
+        turned = polar.angle((shift + 7 * k) % 28, scores.roll(7 * k, 1))
+        assert torch.equal(torch.remainder(turned - angle, 360), torch.full_like(angle, 90.0 * k))
+
+
+def test_refinement_is_the_top_of_the_parabola():
+    polar = Polar(8, angles=8, radii=2, refine=True)
+    scores = torch.tensor([[-1000, -90, -10, -50, -1000, -1000, -1000, -1000]])  # steps 1, 2, 3: top at 2 + 1/6
+    assert polar.angle(torch.tensor([[2]]), scores).item() == pytest.approx(45 * (2 + 1 / 6), abs=1e-3)
+    flat = torch.zeros(1, 8, dtype=torch.int64)
+    assert polar.angle(torch.tensor([[5]]), flat).item() == -135
+    assert Polar(8, angles=8, radii=2).angle(torch.tensor([[2]]), scores).item() == 90  # not asked to refine
+
+
+# --- the restorer -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("refine", "count"), [(True, 10_000), (False, 1000)])
+def test_every_test_digit_is_exact_under_quarter_turns(refine, count):
+    digits = dataset("mnist-10k", "test").images[:count]
+    restorer = make(Polar(28, angles=36, radii=12, refine=refine))
+    for part in digits.split(2500):
+        assert_quarters_exact(restorer, part)
+    shown = restorer.estimate(digits[:50])
+    assert shown.angle is not None
+    assert len(set(shown.angle.tolist())) > 5  # it does not just say 0
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, *FLOATS])
+@pytest.mark.parametrize("size", SIZES)
+def test_random_images_are_exact_under_quarter_turns(size, dtype):
+    images = (200 * torch.rand(6, 2, size, size)).to(dtype)  # far beyond the calibration: floats are tied as well
+    for refine in (False, True):
+        assert_quarters_exact(make(Polar(size, angles=12, radii=4, refine=refine), channels=2), images)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_volumes_are_exact_under_quarter_turns(axis):
+    polar = Polar(8, angles=12, radii=4, polar_angles=5, axis=axis, refine=True)
+    assert_quarters_exact(make(polar), torch.rand(20, 1, 8, 8, 8), axis)
+
+
+def symmetric_images(size=12):
+    """Images whose canvas repeats itself, though not all of the image does: the ties that canvases cannot tell."""
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.rand(size, size, generator=generator)
+    fourfold = sum(torch.rot90(noise, k) for k in range(4)) / 4
+    twofold = noise + torch.rot90(noise, 2)
+    corners = torch.rand(size, size, generator=generator)
+    middle = torch.arange(size) - (size - 1) / 2
+    seen = (middle[:, None] ** 2 + middle[None] ** 2).sqrt() <= size / 4 + 2
+    images = [
+        torch.zeros(size, size),
+        torch.full((size, size), 0.7),
+        fourfold,
+        twofold,
+        torch.where(seen, torch.zeros(()), corners),
+        torch.where(seen, torch.full((), 0.5), corners),
+        torch.where(seen, fourfold, corners),
+        torch.where(seen, twofold, corners),
+        torch.where(seen, fourfold, corners.round()),
+    ]
+    return torch.stack(images)[:, None]
+
+
+@pytest.mark.parametrize("refine", [False, True])
+@pytest.mark.parametrize("calibration", [1.0, 0.01])
+def test_ties_are_settled_by_the_images_not_the_canvas(refine, calibration):
+    images = symmetric_images()
+    polar = Polar(12, angles=12, radii=4, radius=3.0, refine=refine)
+    restorer = make(polar, calibration=calibration)
+    assert restorer.estimate(images).tied.sum() >= 6
+    assert_quarters_exact(restorer, images)
+    # The canvas alone would not do: some tied positions share it, and restore to different images.
+    canvas = polar(images)
+    scores = restorer.scorer(canvas)
+    turned = quarter(images, 1)
+    plain = [polar.undo(x, choose(s, c)[0]) for x, c, s in ((images, canvas, scores), _scored(restorer, turned))]
+    assert not torch.equal(*plain)
+
+
+def _scored(restorer, images):
+    canvas = restorer.coordinates(images)
+    return images, canvas, restorer.scorer(canvas)
+
+
+def test_rotated_images_come_back():
+    """A net trained for a moment on lopsided blobs finds the angle to within half a step."""
+    torch.manual_seed(1)
+    size = 32
+    place = torch.arange(size) - (size - 1) / 2
+    right, up = place[None, :], -place[:, None]
+
+    def blob(x, y):
+        return torch.exp(-((right - x) ** 2 + (up - y) ** 2) / 8)
+
+    jitter = torch.randn(200, 4)
+    images = torch.stack([blob(8 + a, 1 + b) + 0.6 * blob(-2 + c, 6 + d) for a, b, c, d in jitter.tolist()])[:, None]
+    polar = Polar(size, angles=24, radii=8, ratio=None, refine=True)
+    net = rotation_network("dense", polar.channels, polar.angles)
+    restorer = unshift.fit(images, net, kind="rotation", coordinates=polar, epochs=5, batch_size=20, progress=False)
+    applied = torch.linspace(0, 359, 60, dtype=torch.float64)
+    estimate = restorer.estimate(rotate(images[:60], applied))
+    assert estimate.angle is not None
+    error = ((estimate.angle - applied + 180) % 360 - 180).abs()
+    assert error.median() < 10
+    assert restorer.metadata["kind"] == "rotation"
+
+
+def test_the_network_and_verify_work_as_they_are():
+    polar = Polar(16, angles=12, radii=5)
+    restorer = make(polar, widths=(3, 1))
+    assert_equivariant(restorer.scorer, (polar.channels, 12), tolerance=0, dtype=torch.float32)
+    assert verify(restorer, torch.rand(3, 1, 16, 16), brute_force=True).exact
+
+
+def test_the_papers_net_has_369_parameters():
+    polar = rotation_grid("paper", (224, 224))
+    assert (polar.angles, polar.channels, polar.describe()["radius"]) == (36, 36, 112.0)
+    net = rotation_network("paper", polar.channels, polar.angles)
+    assert sum(p.numel() for p in net.parameters()) == 36 * 9 + 5 * 9 == 369
+
+
+def test_rotation_restorers_are_saved_and_loaded(tmp_path):
+    images = torch.rand(6, 1, 16, 16)
+    for polar in (Polar(16, angles=12, radii=5, ratio=None, refine=True), Polar(16, angles=8, radii=3, radius=5.5)):
+        restorer = make(polar)
+        restorer.save(tmp_path / "r.safetensors")
+        again = unshift.load(tmp_path / "r.safetensors")
+        assert again.coordinates.describe() == polar.describe()
+        assert torch.equal(again(images), restorer(images))
+    with pytest.raises(ValueError, match="pad is for shifts"):
+        unshift.load(tmp_path / "r.safetensors", pad=2)
+
+
+def test_half_and_empty_batches():
+    polar = Polar(16, angles=12, radii=5)
+    images = torch.rand(4, 1, 16, 16)
+    restorer = make(polar)
+    wanted = restorer(images)
+    assert torch.equal(restorer.half()(images), wanted)
+    assert restorer(images[:0]).shape == (0, 1, 16, 16)
+    assert restorer.estimate(images[:0]).angle.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"angles": 1}, "multiple of 4"),
+        ({"angles": 30}, "multiple of 4, so that quarter turns fall on the grid and are exact, got 30"),
+        ({"angles": 0}, "multiple of 4"),
+        ({"radius": 15.0}, "at most 14 for size 28, got 15"),
+        ({"radius": 0.0}, "radius must be positive"),
+        ({"ratio": 1.0}, "between 0 and 1"),
+        ({"radii": 0}, "radii 1 or more"),
+        ({"polar_angles": 1}, "2 or more"),
+        ({"axis": 3}, "axis must be 0, 1 or 2"),
+    ],
+)
+def test_a_bad_grid_gets_a_clear_error(options, message):
+    with pytest.raises(ValueError, match=message):
+        Polar(28, **options)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ((1, 1, 28, 32), r"want square images, so that a quarter turn fits, got shape \(1, 1, 28, 32\)"),
+        ((1, 1, 32, 32), "made for square images of size 28, got 32: resize them"),
+        ((1, 1, 28), "square images"),
+        ((1, 1, 28, 28, 28), "square images"),
+    ],
+)
+def test_bad_images_get_a_clear_error(shape, message):
+    restorer = make(Polar(28, angles=8, radii=3))
+    with pytest.raises(ValueError, match=message):
+        restorer(torch.zeros(shape))
+    with pytest.raises(ValueError, match=message):
+        restorer.coordinates.undo(torch.zeros(shape), torch.zeros(1, 1, dtype=torch.int64))
+
+
+def test_other_bad_input_gets_a_clear_error():
+    with pytest.raises(ValueError, match="rotate wants square images"):
+        rotate(torch.zeros(1, 1, 4, 5), 90)
+    with pytest.raises(ValueError, match=r"one per image \(2\), got shape \(3,\)"):
+        rotate(torch.zeros(2, 1, 4, 4), torch.zeros(3))
+    with pytest.raises(ValueError, match="finite"):
+        rotate(torch.zeros(2, 1, 4, 4), float("nan"))
+    square = torch.rand(10, 1, 8, 8)
+    with pytest.raises(ValueError, match="no preset 'seam' for rotations; there are paper, dense"):
+        unshift.fit(square, "seam", kind="rotation")
+    with pytest.raises(ValueError, match="kind must be one of shift, rotation, got 'turn'"):
+        unshift.fit(square, kind="turn")
+    with pytest.raises(ValueError, match="square images or cubic volumes"):
+        unshift.fit(torch.rand(10, 1, 8, 9), kind="rotation")
+    with pytest.raises(ValueError, match="mirror is for shifts"):
+        unshift.fit(square, kind="rotation", mirror=True)
+    with pytest.raises(ValueError, match='coordinates are for kind="rotation"'):
+        unshift.fit(square, coordinates=Polar(8))
+
+
+def test_fit_on_volumes_and_loaders(tmp_path):
+    volumes = torch.rand(20, 1, 8, 8, 8)
+    restorer = unshift.fit(volumes, kind="rotation", epochs=1, batch_size=8, progress=False)
+    assert restorer.metadata["size"] == [8, 8, 8]
+    restorer.save(tmp_path / "volumes.safetensors")
+    assert_quarters_exact(unshift.load(tmp_path / "volumes.safetensors"), volumes)
+    images = torch.rand(20, 1, 8, 8)
+    quick = {"kind": "rotation", "epochs": 1, "batch_size": 8, "progress": False}
+    wanted = unshift.fit(images, "dense", **quick)(images)
+    pairs = torch.utils.data.TensorDataset(images, torch.zeros(20))
+    assert torch.equal(unshift.fit(pairs, "dense", **quick)(images), wanted)
+    loader = torch.utils.data.DataLoader(pairs, batch_size=6)
+    assert torch.equal(unshift.fit(loader, "dense", **quick)(images), wanted)
+    assert torch.equal(unshift.fit(images.numpy(), "dense", **quick)(images), wanted)

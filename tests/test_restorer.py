@@ -1,0 +1,411 @@
+"""unshift.restorer: the exactness contract, over all shifts, and an nn.Module like any other."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from samples import (
+    DTYPES,
+    PRESETS,
+    assert_exact,
+    bits,
+    blobs,
+    candidates,
+    hard_images,
+    make_estimator,
+    make_restorer,
+)
+from torch import nn
+
+from unshift import Restorer, ShiftEstimator, apply, quantise, undo
+from unshift.exact import IntegerEstimator
+from unshift.restorer import Canvas
+from unshift.testing import all_shifts
+
+TRAINED = pytest.mark.parametrize("trained", [False, True], ids=["untrained", "trained"])
+
+
+class FloatRestorer(nn.Module):
+    """The same estimator without this library's care: float scores, plain argmax."""
+
+    def __init__(self, estimator):
+        super().__init__()
+        self.estimator = estimator
+
+    @torch.no_grad()
+    def forward(self, images):
+        best = self.estimator(images).flatten(1).argmax(1)
+        return undo(images, torch.stack(torch.unravel_index(best, images.shape[2:]), 1))
+
+
+def wrong_shifts(restore, image):
+    """How many shifts of ``image`` are restored to something else."""
+    moves = all_shifts(image.shape[1:])
+    restored = restore(apply(image.expand(len(moves), *image.shape), moves))
+    return sum(not torch.equal(one, restored[0]) for one in restored)
+
+
+# --- the contract -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "trained"), [*[(dtype, True) for dtype in DTYPES], (torch.float32, False)], ids=str)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_exact_in_every_dtype_and_untrained(preset, dtype, trained):
+    restorer = make_restorer(preset, 3, (8, 8), trained)
+    for image in hard_images(3, (8, 8), dtype).values():
+        assert_exact(restorer, image)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 5])
+@pytest.mark.parametrize("size", [(7,), (1, 1), (1, 7), (9, 13)], ids=str)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_exact_at_every_size_and_number_of_channels(preset, size, channels):
+    restorer = make_restorer(preset, channels, size, trained=channels == 3)
+    for image in hard_images(channels, size).values():
+        assert_exact(restorer, image)
+
+
+@pytest.mark.parametrize(("channels", "name"), [(1, "random"), (1, "tied"), (3, "uneven"), (5, "constant")])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_exact_in_three_dimensions(preset, channels, name):
+    size = (6, 7, 8)
+    assert_exact(make_restorer(preset, channels, size, trained=channels == 1), hard_images(channels, size)[name])
+
+
+@pytest.mark.parametrize(
+    ("preset", "names"),
+    [
+        ("paper", ["random", "blob", "constant", "stripes", "checkerboard", "uneven", "one_pixel", "tied_stripes"]),
+        ("dense", ["random", "uneven"]),
+        ("seam", ["blob"]),
+    ],
+)
+def test_exact_at_32x32(preset, names):
+    for number, name in enumerate(names):
+        restorer = make_restorer(preset, 1, (32, 32), trained=number % 2 == 1 or preset == "seam")
+        assert_exact(restorer, hard_images(1, (32, 32))[name])
+
+
+@pytest.mark.parametrize(
+    ("preset", "channels", "name", "dtype"),
+    [
+        ("paper", 1, "uneven", torch.uint8),
+        ("paper", 1, "tied_stripes", torch.float32),
+        ("dense", 1, "random", torch.float64),
+        ("seam", 1, "blob", torch.float16),
+    ],
+)
+def test_exact_at_40x40(preset, channels, name, dtype):
+    restorer = make_restorer(preset, channels, (40, 40), trained=preset != "seam")
+    assert_exact(restorer, hard_images(channels, (40, 40), dtype)[name])
+
+
+@TRAINED
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", ["tied", "tied_stripes"])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_tied_images_do_tie_between_different_images(preset, name, dtype, trained):
+    restorer, image = make_restorer(preset, 3, (8, 8), trained), hard_images(3, (8, 8), dtype)[name]
+    assert restorer.estimate(image[None]).tied.all()
+    assert len(candidates(restorer, image)) > 1
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_signed_zeros_are_told_apart_by_their_bits(preset):
+    restorer, image = make_restorer(preset, 1, (8, 8)), hard_images(1, (8, 8))["signed_zeros"]
+    assert restorer.estimate(image[None]).tied.all()
+    assert len(candidates(restorer, image)) > 1  # all of them equal to torch.equal, none to the bit
+    assert_exact(restorer, image)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_extreme_pixels_are_restored_exactly(preset):
+    image = torch.zeros(1, 8, 8, dtype=torch.float64)
+    image[0, 2, 3:7] = torch.tensor([1e300, -1e300, 5e-324, 1e-310], dtype=torch.float64)
+    assert_exact(make_restorer(preset, 1, (8, 8), trained=True), image)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_net_of_few_bits_ties_often_and_stays_exact(preset):
+    size = (8, 8)
+    restorer = Restorer(quantise(make_estimator(preset, 1, size), blobs(8, 1, size), bits=2, sum_bits=8))
+    images = torch.stack([*hard_images(1, size).values()])
+    assert restorer.estimate(images).tied.sum() > len(images) // 2
+    for image in images:
+        assert_exact(restorer, image)
+
+
+# --- plain float arithmetic fails the same test -------------------------------------------------
+
+
+def neighbour_sum():
+    """One filter that adds a pixel and its left neighbour: flat scores on stripes and checkerboards."""
+    estimator = ShiftEstimator(1, channels=(1,), kernel_size=(1, 2))
+    nn.init.ones_(estimator.local[0].filter.weight)
+    return estimator
+
+
+def two_equal_pixels():
+    """Equal neighbourhoods, so equal scores, but 3 pixels apart one way and 5 the other."""
+    image = torch.zeros(1, 8, 8)
+    image[0, 4, 1] = image[0, 4, 4] = 0.5
+    return image
+
+
+@pytest.mark.parametrize("name", ["stripes", "checkerboard", "two_equal_pixels"])
+def test_plain_float_fails_where_integers_and_the_tie_rule_do_not(name):
+    estimator = neighbour_sum()
+    image = two_equal_pixels() if name == "two_equal_pixels" else hard_images(1, (8, 8))[name]
+    restorer = Restorer(quantise(estimator, blobs(4, 1, (8, 8))))
+    assert restorer.estimate(image[None]).tied.all()
+    assert wrong_shifts(restorer, image) == 0
+    assert wrong_shifts(FloatRestorer(estimator), image) > 0
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_plain_float_fails_for_every_preset(preset):
+    """Constant but for noise below float32's last bit of a score: argmax follows the rounding."""
+    size = (8, 8)
+    image = torch.where(torch.rand(1, *size) < 0.5, 0.5, 0.5 - 2**-25)
+    assert wrong_shifts(FloatRestorer(make_estimator(preset, 1, size)), image) > 0
+    assert wrong_shifts(make_restorer(preset, 1, size), image) == 0
+
+
+# --- the same answer however it is asked --------------------------------------------------------
+
+
+def answers(restorer, images, row):
+    """All that is said of some images of a batch."""
+    found = restorer.estimate(images)
+    return restorer(images)[row], found.shift[row], found.confidence[row], found.tied[row]
+
+
+def assert_same(found, wanted):
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_same_alone_and_in_any_batch(preset):
+    restorer, others = make_restorer(preset, 3, (9, 13), trained=True), torch.rand(63, 3, 9, 13)
+    for image in hard_images(3, (9, 13)).values():
+        alone = answers(restorer, image[None], 0)
+        assert_same(answers(restorer, torch.cat([others[:17], image[None], others[17:]]), 17), alone)
+        assert_same(answers(restorer, torch.cat([others[:6], image[None]]), 6), alone)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_same_with_any_number_of_threads(preset, threads):
+    restorer = make_restorer(preset, 3, (9, 13), trained=True)
+    images = torch.cat([torch.stack([*hard_images(3, (9, 13)).values()]), torch.rand(53, 3, 9, 13)])
+    threads(1)
+    wanted = answers(restorer, images, slice(None))
+    threads(2)
+    assert_same(answers(restorer, images, slice(None)), wanted)
+    assert_same(answers(restorer, images[:1], 0), [part[0] for part in wanted])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_same_under_autocast(preset):
+    restorer, images = make_restorer(preset, 1, (9, 13), trained=True), torch.rand(8, 1, 9, 13)
+    wanted = answers(restorer, images, slice(None))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_same(answers(restorer, images, slice(None)), wanted)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_same_in_any_layout_of_memory(preset):
+    restorer = make_restorer(preset, 3, (9, 13))
+    images = torch.stack([*hard_images(3, (9, 13)).values()])
+    wanted = restorer(images)
+    assert torch.equal(restorer(images.to(memory_format=torch.channels_last)), wanted)
+    assert torch.equal(restorer(images.transpose(2, 3).contiguous().transpose(2, 3)), wanted)
+    assert torch.equal(restorer(images.repeat_interleave(2, 0)[::2]), wanted)
+
+
+def test_confidence_is_near_the_softmax_of_the_float_net():
+    estimator, images = make_estimator("dense", 1, (16, 16), trained=True), blobs(16, 1, (16, 16))
+    wanted = estimator(images).detach().double().flatten(1).softmax(1).amax(1)
+    found = make_restorer("dense", 1, (16, 16), trained=True).estimate(images).confidence
+    torch.testing.assert_close(found, wanted, rtol=0.05, atol=0.01)
+
+
+# --- an nn.Module like any other ----------------------------------------------------------------
+
+
+def test_the_sign_of_the_answer():
+    """``estimate`` returns the shift that was applied: after one step right, one more in axis 1."""
+    restorer = make_restorer("dense", 1, (8, 8), trained=True)
+    image = blobs(1, 1, (8, 8))
+    before = restorer.estimate(image).shift
+    after = restorer.estimate(apply(image, torch.tensor([[0, 1]]))).shift
+    assert ((after - before) % 8).tolist() == [[0, 1]]
+    assert torch.equal(restorer(image), undo(image, before))
+
+
+def test_the_brightest_pixel_goes_to_the_origin():
+    """The simplest scorer there is: a pixel's own value."""
+    estimator = ShiftEstimator(1, channels=(1,), kernel_size=(1, 1))
+    nn.init.ones_(estimator.local[0].filter.weight)
+    image = torch.zeros(1, 1, 3, 4)
+    image[0, 0, 1, 2] = 1
+    restorer = Restorer(quantise(estimator, image))
+    assert restorer.estimate(image).shift.tolist() == [[1, 2]]
+    assert restorer(image)[0, 0].tolist() == [[1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
+
+
+def test_sequential_with_a_classifier():
+    classifier = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).eval()
+    model = nn.Sequential(make_restorer("paper", 1, (8, 8)), classifier)
+    image = blobs(1, 1, (8, 8))
+    moved = apply(image.expand(64, 1, 8, 8), all_shifts((8, 8)))
+    assert torch.equal(model[0](moved), model[0](image).expand(64, 1, 8, 8))
+    torch.testing.assert_close(model(moved), model(image).expand(64, 10))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_images_keep_their_dtype_and_shape_and_estimates_have_theirs(preset, dtype):
+    images = torch.stack([*hard_images(2, (8, 9), dtype).values()])
+    restorer = make_restorer(preset, 2, (8, 9))
+    assert restorer(images).dtype == dtype
+    assert restorer(images).shape == images.shape
+    found = restorer.estimate(images)
+    shift, confidence, tied = found.shift, found.confidence, found.tied
+    assert (shift.dtype, confidence.dtype, tied.dtype) == (torch.int64, torch.float64, torch.bool)
+    assert (shift.shape, confidence.shape, tied.shape) == ((len(images), 2), (len(images),), (len(images),))
+    assert ((confidence > 0) & (confidence <= 1)).all()
+
+
+def copies(restorer):
+    """Everything one does to a module that must not change its answers."""
+    yield "eval", restorer.eval()
+    yield "train", restorer.train()
+    yield "deepcopy", copy.deepcopy(restorer)
+    for change in ("half", "bfloat16", "double", "float"):
+        yield change, getattr(copy.deepcopy(restorer), change)()
+    yield "to", copy.deepcopy(restorer).to("cpu", torch.float16)
+    fresh = Restorer(IntegerEstimator(**restorer.scorer.describe()))
+    fresh.load_state_dict(restorer.state_dict())
+    yield "state_dict", fresh
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_copies_and_modes_give_the_same_answers(preset):
+    restorer = make_restorer(preset, 1, (8, 8), trained=True)
+    images = torch.stack([*hard_images(1, (8, 8)).values()])
+    wanted = answers(restorer, images, slice(None))
+    for _, other in copies(restorer):
+        assert_same(answers(other, images, slice(None)), wanted)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert_same(answers(restorer, images, slice(None)), wanted)
+
+
+def test_nothing_is_kept_on_the_module():
+    restorer = make_restorer("paper", 1, (8, 8))
+    before = {key: id(value) for key, value in vars(restorer).items()}
+    buffers = copy.deepcopy(restorer.state_dict())
+    restorer(torch.rand(2, 1, 8, 8))
+    assert {key: id(value) for key, value in vars(restorer).items()} == before
+    assert all(torch.equal(buffers[key], value) for key, value in restorer.state_dict().items())
+
+
+@pytest.mark.parametrize("pad", [0, 2])
+def test_gradients_pass_through_the_undo(pad):
+    size = (5, 6)
+    canvas = tuple(n + 2 * pad for n in size)
+    scorer = make_restorer("paper", 1, canvas).scorer
+    restorer = Restorer(scorer, pad=pad)
+    images = torch.rand(2, 1, *size, dtype=torch.float64, requires_grad=True)
+    restored = restorer(images)
+    weight = torch.rand_like(restored)
+    (restored * weight).sum().backward()
+    shift = restorer.estimate(images).shift
+    wanted = Canvas(pad).forward(weight)
+    wanted = apply(wanted, shift)[(..., *[slice(pad, pad + n) for n in size])]
+    assert torch.equal(images.grad, wanted)
+    assert torch.autograd.gradcheck(lambda x: restorer.coordinates.undo(x, shift), images)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_empty_batch_returns_empty(preset):
+    restorer = make_restorer(preset, 2, (8, 9))
+    images = torch.zeros(0, 2, 8, 9, dtype=torch.uint8)
+    assert restorer(images).shape == (0, 2, 8, 9)
+    assert restorer(images).dtype == torch.uint8
+    assert [part.shape for part in answers(restorer, images, slice(None))] == [images.shape, (0, 2), (0,), (0,)]
+
+
+# --- the padded canvas --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_a_zero_filled_shift_is_undone_on_the_padded_canvas(dtype):
+    """The object stays in view, so a shift that fills with zeros is a circular one on the canvas."""
+    pad, inner = 2, torch.rand(1, 1, 4, 4)
+    image = nn.functional.pad(inner, [2] * 4)
+    image = (255 * image).to(dtype) if dtype == torch.uint8 else image
+    restorer = Restorer(make_restorer("dense", 1, (12, 12), trained=True).scorer, pad=pad)
+    wanted = restorer(image)
+    assert wanted.shape == image.shape
+    for shift in all_shifts((5, 5)) - 2:
+        canvas = apply(nn.functional.pad(image, [pad] * 4), shift[None])
+        moved = canvas[..., pad:-pad, pad:-pad]
+        assert torch.equal(restorer(moved), wanted)
+
+
+def test_padding_is_where_the_estimator_looks():
+    canvas = Canvas(1, value=7.0)
+    image = torch.tensor([[[1.0, 2.0]]])
+    assert canvas(image).tolist() == [[[7, 1, 2, 7]]]
+    assert canvas.undo(image, torch.tensor([[1]])).tolist() == [[[2, 7]]]
+    assert Canvas(0)(image) is image
+    assert repr(canvas) == "Canvas(pad=1, value=7.0)"
+
+
+# --- what is refused ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_nan_and_infinity(bad, dtype):
+    images = torch.zeros(4, 1, 8, 8, dtype=dtype)
+    images[2, 0, 3, 3] = images[3, 0, 0, 0] = bad
+    with pytest.raises(ValueError, match=r"must be finite: NaN or infinity in 2 of them, first at 2"):
+        make_restorer("paper", 1, (8, 8))(images)
+
+
+@pytest.mark.parametrize(
+    ("preset", "images", "message"),
+    [
+        ("paper", torch.zeros(8, 8), r"1, 2 or 3 spatial axes, got 2 axes: shape \(8, 8\)"),
+        ("paper", torch.zeros(1, 1, 8), r"wants 2 spatial axes, got 1: shape \(1, 1, 8\)"),
+        ("paper", torch.zeros(1, 3, 8, 8), r"wants 1 channel\(s\), got 3: shape \(1, 3, 8, 8\)"),
+        ("paper", torch.zeros(1, 1, 4, 8), r"kernel \(8, 8\) is larger than the image \(4, 8\)"),
+        ("dense", torch.zeros(1, 1, 9, 8), r"made for images of size \(8, 8\), got \(9, 8\)"),
+        ("seam", torch.zeros(1, 1, 9, 8), r"made for images of size \(8, 8\), got \(9, 8\)"),
+        ("paper", "image.png", r"must be a torch.Tensor .*got str"),
+    ],
+)
+def test_bad_images(preset, images, message):
+    with pytest.raises(ValueError, match=message):
+        make_restorer(preset, 1, (8, 8))(images)
+
+
+def test_float_scores_are_refused_with_the_way_out():
+    with pytest.raises(ValueError, match=r"wants int64 scores, got torch.float32.*unshift.quantise"):
+        Restorer(make_estimator("paper", 1, (8, 8)))(torch.rand(1, 1, 8, 8))
+
+
+def test_bad_canvas():
+    scorer = make_restorer("paper", 1, (8, 8)).scorer
+    with pytest.raises(ValueError, match="pad must be 0 or more pixels, got -1"):
+        Restorer(scorer, pad=-1)
+    with pytest.raises(ValueError, match="pad or coordinates, not both"):
+        Restorer(scorer, pad=1, coordinates=Canvas(1))
+
+
+def test_bits_of_the_checker_see_the_sign_of_zero():
+    assert not torch.equal(bits(torch.tensor([0.0])), bits(torch.tensor([-0.0])))

@@ -1,0 +1,308 @@
+"""Section 3 as code: circular filters, Theorem 3.4, and the layers of a network that break it."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+import math
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_theory_aperiodic import one_thread  # noqa: F401  (a fixture)
+from torch import Tensor, nn
+
+import unshift.theory.equivariance
+import unshift.theory.matrices
+from unshift.shifts import apply
+from unshift.theory import (
+    Verdict,
+    affine_of,
+    check_affine,
+    check_map,
+    circular_matrix,
+    delta,
+    diagnose,
+    is_circular,
+    nearest_equivariant,
+    translate,
+    vectorize,
+)
+
+sizes = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
+real_sizes = sizes.filter(lambda size: math.prod(size) > 1)
+seeds = st.integers(0, 2**31)
+quick = settings(max_examples=25, deadline=None)
+
+
+def integers(seed: int, *shape: int) -> Tensor:
+    return torch.randint(-9, 10, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def all_shifts(size: tuple[int, ...]) -> list[tuple[int, ...]]:
+    return list(itertools.product(*map(range, size)))
+
+
+def assert_true_witness(verdict: Verdict, matrix: Tensor, bias: Tensor, size: tuple[int, ...]) -> None:
+    """The witness holds: both sides, worked out from scratch, are as stated and differ."""
+    witness = verdict.witness
+    assert not verdict
+    assert witness is not None
+
+    def value(x: Tensor) -> Tensor:
+        return matrix @ vectorize(x[0], size) + bias
+
+    place = delta(witness.index[1:], size)
+    shift = torch.tensor([witness.shift])
+    after = value(apply(witness.input[None], shift)[0])[place]
+    before = translate(value(witness.input), witness.shift, size)[place]
+    assert Fraction(after.item()) == witness.mapped_after
+    assert Fraction(before.item()) == witness.mapped_before
+    assert after != before
+
+
+@pytest.mark.parametrize("module", [unshift.theory.matrices, unshift.theory.equivariance])
+def test_examples_in_docstrings(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_delta_is_row_major_and_wraps():
+    assert [delta(i, (2, 3)) for i in all_shifts((2, 3))] == list(range(6))
+    assert delta((-1, 4, 7), (2, 3, 5)) == delta((1, 1, 2), (2, 3, 5)) == 22
+
+
+@quick
+@given(size=sizes, seed=seeds)
+def test_vectorized_translation_is_translation_of_the_tensor(size, seed):
+    x = integers(seed, *size)
+    for shift in all_shifts(size):
+        moved = apply(x[None, None], torch.tensor([shift]))[0, 0]
+        assert torch.equal(translate(vectorize(x, size), shift, size), vectorize(moved, size))
+
+
+@quick
+@given(size=sizes, seed=seeds)
+def test_lemma_a1_a_functional_of_a_shifted_input(size, seed):
+    v, x = integers(seed, 2, math.prod(size))
+    for shift in all_shifts(size):
+        back = [-m for m in shift]
+        assert v @ translate(x, shift, size) == translate(v, back, size) @ x
+
+
+@quick
+@given(size=sizes, seed=seeds)
+def test_every_row_of_a_circular_filter_is_row_zero_translated(size, seed):
+    row = integers(seed, math.prod(size))
+    matrix = circular_matrix(row, size)
+    assert is_circular(matrix, size)
+    for shift in all_shifts(size):
+        assert torch.equal(matrix[delta(shift, size)], translate(row, shift, size))
+
+
+@quick
+@given(size=sizes, seed=seeds, level=st.integers(-3, 3))
+def test_circular_filters_with_constant_bias_are_equivariant(size, seed, level):
+    matrix = circular_matrix(integers(seed, math.prod(size)), size)
+    bias = torch.full((math.prod(size),), level)
+    assert check_affine(matrix, bias, size)
+    assert check_affine(matrix.double() / 7, bias.double() / 7, size)
+    near = nearest_equivariant(matrix, bias, size)
+    assert near.distance < 1e-12
+
+
+@quick
+@given(size=real_sizes, seed=seeds, data=st.data())
+def test_one_changed_entry_is_caught_with_a_true_witness(size, seed, data):
+    n = math.prod(size)
+    matrix, bias = circular_matrix(integers(seed, n), size), torch.full((n,), 2)
+    row, column = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, n - 1))
+    matrix[row, column] += data.draw(st.sampled_from([-5, -1, 1, 3]))
+    verdict = check_affine(matrix, bias, size)
+    assert_true_witness(verdict, matrix, bias, size)
+    if n > 2:  # of two entries that differ, none is the odd one
+        assert f"matrix entry [{row}, {column}] is" in verdict.reason
+    assert not is_circular(matrix, size)
+
+
+@quick
+@given(size=real_sizes, seed=seeds, data=st.data())
+def test_a_bias_that_is_not_constant_is_caught_with_a_true_witness(size, seed, data):
+    n = math.prod(size)
+    matrix, bias = circular_matrix(integers(seed, n), size), torch.zeros(n, dtype=torch.int64)
+    bias[data.draw(st.integers(0, n - 1))] = data.draw(st.sampled_from([-2, 1]))
+    assert_true_witness(check_affine(matrix, bias, size), matrix, bias, size)
+
+
+@quick
+@given(size=real_sizes, seed=seeds)
+def test_the_nearest_equivariant_map_is_the_average_over_the_group(size, seed):
+    n = math.prod(size)
+    matrix, bias = integers(seed, n, n).double(), integers(seed + 1, n).double()
+    near = nearest_equivariant(matrix, bias, size)
+    assert check_affine(near.matrix, near.bias, size)
+    average = torch.zeros(n, n, dtype=torch.float64)
+    for shift in all_shifts(size):
+        moved = torch.stack([translate(e, shift, size) for e in torch.eye(n, dtype=torch.float64)], dim=1)
+        average += moved.T @ matrix @ moved / n
+    torch.testing.assert_close(near.matrix, average)
+    expected = math.hypot((matrix - average).norm(), (bias - bias.mean()).norm())
+    assert near.distance == pytest.approx(expected)
+    # Nearest: the residual is orthogonal to every circular filter, of which shifts are a basis.
+    residual = matrix - near.matrix
+    assert abs((residual * circular_matrix(integers(seed + 2, n).double(), size)).sum()) < 1e-8
+
+
+def test_several_channels_are_blocks():
+    rows = integers(0, 2, 3, 4)
+    blocks, bias = circular_matrix(rows, (4,)), torch.tensor([[1] * 4, [2] * 4])
+    assert check_affine(blocks, bias, (4,))
+    blocks[1, 2, 3, 0] += 1
+    verdict = check_affine(blocks, bias, (4,))
+    assert "matrix entry [1, 2, 3, 0]" in verdict.reason
+    assert verdict.witness.index == (1, 3)
+    assert nearest_equivariant(blocks, bias, (4,)).matrix.shape == blocks.shape
+
+
+def test_a_tiny_change_is_not_lost_to_rounding():
+    matrix = circular_matrix(torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64), (3,))
+    matrix[1, 1] += 2**-52
+    verdict = check_affine(matrix, torch.full((3,), 1e20, dtype=torch.float64), (3,))
+    assert verdict.witness.mapped_after - verdict.witness.mapped_before == Fraction(1, 2**52)
+
+
+@quick
+@given(size=real_sizes, seed=seeds, data=st.data())
+def test_an_affine_callable_is_decided(size, seed, data):
+    n = math.prod(size)
+    matrix, bias = circular_matrix(integers(seed, n).double(), size), torch.full((n,), 0.5).double()
+
+    def function(x: Tensor) -> Tensor:
+        return (x.flatten(2) @ matrix.T + bias).reshape(x.shape)
+
+    assert check_map(function, size)
+    blocks, constants = affine_of(function, size)
+    assert torch.equal(blocks[0, 0], matrix)
+    assert torch.equal(constants[0], bias)
+    place = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, n - 1))
+    matrix[place] += 1
+    verdict = check_map(function, size)
+    assert not verdict
+    witness = verdict.witness
+    shift = torch.tensor([witness.shift])
+    after = function(apply(witness.input[None], shift))[0]
+    before = apply(function(witness.input[None]), shift)[0]
+    assert after[witness.index] == witness.mapped_after
+    assert before[witness.index] == witness.mapped_before
+    assert witness.mapped_after != witness.mapped_before
+    assert nearest_equivariant(*affine_of(function, size), size).distance > 0
+
+
+def test_a_map_that_is_not_affine_is_tested_too():
+    assert check_map(lambda x: x.relu() ** 2, (5, 4), channels=2)
+    assert not check_map(lambda x: x.sort(dim=2).values, (5, 4), channels=2)
+    assert not check_map(lambda x: x * float("nan"), (3,))
+
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+MAX_POOLS = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
+AVERAGE_POOLS = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)
+BREAKING = {
+    "strided": lambda d, k: CONVOLUTIONS[d](1, 2, k, stride=2, padding=k // 2, padding_mode="circular"),
+    "strided by one pixel filters": lambda d, k: CONVOLUTIONS[d](1, 2, 1, stride=2),
+    "zero-padded": lambda d, k: CONVOLUTIONS[d](1, 2, k, padding=k // 2),
+    "zero-padded 'same'": lambda d, k: CONVOLUTIONS[d](1, 2, k, padding="same"),
+    "replicate-padded": lambda d, k: CONVOLUTIONS[d](1, 2, 3, padding=1, padding_mode="replicate"),
+    "valid": lambda d, k: CONVOLUTIONS[d](1, 2, k),
+    "max pool": lambda d, k: MAX_POOLS[d](2),
+    "max pool, same size": lambda d, k: MAX_POOLS[d](3, stride=1, padding=1),
+    "average pool": lambda d, k: AVERAGE_POOLS[d](2),
+    "average pool, same size": lambda d, k: AVERAGE_POOLS[d](3, stride=1, padding=1),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(kind=st.sampled_from(sorted(BREAKING)), d=st.integers(0, 2), k=st.sampled_from([3, 5]), seed=seeds)
+def test_every_strided_padded_or_pooled_layer_is_caught(kind, d, k, seed):
+    torch.manual_seed(seed)
+    layer = BREAKING[kind](d, k)
+    size = (6, 5, 7)[: d + 1]
+    assert not check_map(layer.double(), size), kind
+    (row,) = diagnose(layer, size, seed=seed).layers
+    assert row.equivariant is False, kind
+    assert row.error > 1e-3, kind
+
+
+@settings(max_examples=12, deadline=None)  # of nine kinds
+@given(d=st.integers(0, 2), k=st.sampled_from([1, 3, 5]), seed=seeds)
+def test_circular_layers_pass(d, k, seed):
+    torch.manual_seed(seed)
+    size = (6, 5, 7)[: d + 1]
+    conv = CONVOLUTIONS[d](2, 3, k, padding=k // 2, padding_mode="circular")
+    net = nn.Sequential(conv, nn.ReLU(), CONVOLUTIONS[d](3, 1, 1))
+    assert diagnose(net, size, channels=2, seed=seed)
+    assert check_map(net.double(), size, channels=2)
+
+
+def test_the_diagnosis_of_a_small_cnn_reads_like_one():
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular"),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+    )
+    diagnosis = diagnose(net, (8, 8))
+    assert not diagnosis
+    assert [row.name for row in diagnosis.broken] == ["0", "3", "5", "(whole network)"]
+    assert [row.equivariant for row in diagnosis.layers] == [False, True, True, False, True, False, None, False]
+    text = str(diagnosis)
+    assert "padding shows the border what is not the opposite border" in text
+    assert "stride 2x2 keeps one position in 4" in text
+    assert "8x8 becomes 4x4: not a map from H to H" in text
+    assert "position turns into a feature" in text
+    assert next(net.parameters()).dtype == torch.float32, "the user's model is left as it was"
+    assert net.training
+
+
+def test_a_layer_used_twice_has_two_rows():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv1d(1, 1, 3, padding=1)
+
+        def forward(self, x):
+            return self.conv(torch.relu(self.conv(x)))
+
+    names = [row.name for row in diagnose(Twice(), (9,)).layers]
+    assert names[:2] == ["conv", "conv (call 2)"]
+
+
+def test_a_layer_that_yields_nan_is_not_called_equivariant():
+    class Nan(nn.Module):
+        def forward(self, x):
+            return x * float("nan")
+
+    assert not diagnose(Nan(), (4,))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: delta((1,), (2, 2)), "one entry per axis"),
+        (lambda: vectorize(torch.zeros(3, 2), (2, 2)), "must end in the spatial size"),
+        (lambda: circular_matrix(torch.zeros(3), (2, 2)), "ends in 4 entries"),
+        (lambda: is_circular(torch.zeros(3, 3), (2,)), r"ends in \(2, 2\)"),
+        (lambda: check_affine(torch.zeros(1, 2, 2), None, (2,)), r"\(out, in, N, N\)"),
+        (lambda: check_affine(torch.zeros(2, 2), torch.zeros(3, 2), (2,)), "1 output channels"),
+        (lambda: check_affine(torch.full((2, 2), float("nan")), None, (2,)), "must be finite"),
+        (lambda: affine_of(lambda x: x[..., :1], (4,)), "must keep the size"),
+    ],
+)
+def test_errors_say_what_came_and_what_was_wanted(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
