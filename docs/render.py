@@ -35,30 +35,28 @@ def scopes(result: dict, provenance: dict) -> str:
     seeds = ", ".join(map(str, result["seeds"]))
     lines += [
         "",
-        f"<sub>Accuracy in %, {result['data']}, n = {result['images']:,}, random circular shifts both ways, seed {seeds}; "
-        f"torch {provenance['torch']}. `unshift reproduce` prints this table. Paper: its Table 1.</sub>",
+        f"<sub>Accuracy in %, {result['data']}, n = {result['images']:,}, random circular shifts both ways, "
+        f"seed {seeds}; torch {provenance['torch']}. `unshift reproduce` prints this table. Paper: its Table 1.</sub>",
     ]
     return "\n".join(lines)
 
 
 def models() -> str:
     """Return the shipped restorers as Markdown, from the files' own metadata."""
-    lines = [
-        "| name | preset | images | restored exactly (test) | within 1 pixel | file |",
-        "|---|---|---|---:|---:|---:|",
-    ]
+    lines = ["| name | undoes | preset | images | exact (test) | within 1 | file |", "|---|---|---|---|---:|---:|---:|"]
     for name, path in pretrained().items():
         meta = read_header(path)["metadata"]
         size = "x".join(map(str, meta["size"]))
         test = meta["test"]
         lines.append(
-            f"| `{name}` | {meta['preset']} | {meta['data']}, {size} | {100 * test['exact']:.2f}% "
-            f"| {100 * test['within_1']:.2f}% | {path.stat().st_size / 1000:.0f} kB |"
+            f"| `{name}` | {meta.get('kind', 'shift')} | {meta['preset']} | {meta['data']}, {size} "
+            f"| {100 * test['exact']:.2f}% | {100 * test['within_1']:.2f}% | {path.stat().st_size / 1000:.0f} kB |"
         )
     lines += [
         "",
-        "<sub>On the 10,000 images of each test set, measured once, after training; each file carries its recipe "
-        "(`unshift models NAME`). `python -m unshift.experiments.pretrain NAME` makes one again.</sub>",
+        "<sub>exact: share of the test set found where it is, to the pixel (of a rotation: to the step of the angle "
+        "grid); within 1: to one pixel or step. Each file carries its recipe (`unshift models NAME`). "
+        "`python -m unshift.experiments.pretrain NAME` makes one again.</sub>",
     ]
     return "\n".join(lines)
 

@@ -958,10 +958,24 @@ def test_crop_always_gives_the_size(h, w, height, width):
     assert pixels.fit_to(torch.zeros(1, 1, h, w), (height, width), "crop").shape == (1, 1, height, width)
 
 
+def test_prepare_does_its_steps_in_order():
+    images = torch.randint(0, 256, (5, 1, 12, 12), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    assert data.prepare(images, {}) is images
+    assert torch.equal(data.prepare(images, {"resize": [12, 12], "pad": 2}), data.pad(images, 2))  # stays uint8
+    ready = data.prepare(images, {"pad": 1, "resize": [16, 14], "channels": 3})
+    assert ready.shape == (5, 3, 18, 16)
+    assert torch.equal(ready[:, 1:2], data.pad(data.resize(data.to_float(images), (16, 14)), 1))
+    assert torch.equal(data.prepare(images, {"crop": [6, 12]}), data.to_float(images)[:, :, 3:9])
+    volumes = torch.ones(2, 1, 3, 3, 3)
+    assert data.prepare(volumes, {"pad": 1}).shape == (2, 1, 5, 5, 5)
+    with pytest.raises(ValueError, match="prepared by polish, unknown here: upgrade unshift"):
+        data.prepare(images, {"polish": True})
+
+
 def test_the_public_names():
     assert set(data.__all__) == {
-        "DataError", "ImageSet", "Status", "dataset", "get", "open_images", "pad", "resize", "status",
-        "to_float",
+        "DataError", "ImageSet", "Status", "dataset", "get", "open_images", "pad", "prepare", "resize",
+        "status", "to_float",
     }  # fmt: skip
     assert all(getattr(data, name).__doc__ for name in data.__all__)
     assert ".png" in photos.suffixes()

@@ -23,6 +23,7 @@ ORDER = [
     "evaluation",
     "weights",
     "checkpoint",
+    "usable",
     "training",
     "export",
     "experiments",
@@ -173,7 +174,7 @@ def test_the_checker_catches(path, source, message):
         ("theory/layers.py", "from unshift.shifts import apply\nfrom unshift.theory.matrices import delta"),
         ("data/sources.py", "from . import files\nfrom .files import root\nfrom unshift.data import arrays"),
         ("experiments/table1.py", "import unshift\nfrom unshift import Restorer, data\nfrom .table2 import _own"),
-        ("cli.py", "def run():\n    from unshift.experiments import table1"),
+        ("cli/reproduce.py", "def run():\n    from unshift.experiments import table1"),
     ],
 )
 def test_the_checker_allows(path, source):

@@ -27,7 +27,7 @@ import unshift
 from unshift import Restorer, ShiftEstimator, apply, fit, training
 from unshift.checkpoint import Checkpoint
 from unshift.evaluation import restoration_rates
-from unshift.training import shifted_copies
+from unshift.usable import shifted_copies
 
 ROOT = Path(unshift.__file__).parents[1]
 

@@ -7,7 +7,7 @@ images. No labels, and no augmentation: equivariance makes every shift of an ima
 from __future__ import annotations
 
 import copy
-import hashlib
+import functools
 import math
 import platform
 import time
@@ -24,24 +24,30 @@ from torch.utils.data import DataLoader, Dataset
 from tqdm.auto import tqdm
 
 from unshift.checkpoint import Checkpoint
-from unshift.estimator import PRESETS, ShiftEstimator
+from unshift.estimator import PRESETS, ShiftEstimator, as_float
 from unshift.evaluation import restoration_rates
-from unshift.exact import ordered_bits, quantise, rank_restored
+from unshift.exact import quantise
 from unshift.polar import rotation_grid, rotation_network
 from unshift.restorer import Restorer
-from unshift.shifts import check_images, undo
+from unshift.usable import as_tensor, digest, image_of, usable
 
 __all__ = ["fit"]
 
 KINDS = ("shift", "rotation")
+Standard = tuple[Tensor, Tensor]
 
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {"epochs": 12, "learning_rate": 0.01},
     "dense": {"epochs": 10, "learning_rate": 0.003},
-    "seam": {"epochs": 20, "learning_rate": 0.01},
+    "seam": {"epochs": 20, "learning_rate": 0.004, "batch_size": 32, "standardise": True},
     "custom": {"epochs": 12, "learning_rate": 0.005},
 }
-"""Defaults per preset, tuned on held-out parts of the training sets of MNIST and CIFAR-10."""
+"""Defaults per preset, tuned on held-out parts of the training sets of MNIST and CIFAR-10.
+
+``standardise`` trains on pixels of mean 0 and deviation 1 and folds both into the first filter at the end: photos,
+unlike digits, are far from that, and Adam is slow to get round it (89.9% exact against 87.4% after three epochs
+on 15,000 CIFAR-10 images, held-out part).
+"""
 
 
 def fit(
@@ -51,7 +57,7 @@ def fit(
     kind: str = "shift",
     coordinates: nn.Module | None = None,
     epochs: int | None = None,
-    batch_size: int = 256,
+    batch_size: int | None = None,
     learning_rate: float | None = None,
     validation: int | float = 0.1,
     patience: int = 5,
@@ -97,9 +103,11 @@ def fit(
     else:
         data = as_tensor(images)
         channels, *size = data.shape[1:]
-    data = _usable(data, drop_unusable)
-    epochs = RECIPES[name]["epochs"] if epochs is None else epochs
-    rate: float = RECIPES[name]["learning_rate"] if learning_rate is None else learning_rate
+    data = usable(data, drop_unusable)
+    recipe = {"batch_size": 256, "standardise": False, **RECIPES[name]}
+    epochs = recipe["epochs"] if epochs is None else epochs
+    batch_size = recipe["batch_size"] if batch_size is None else batch_size
+    rate: float = recipe["learning_rate"] if learning_rate is None else learning_rate
     if epochs < 1 or batch_size < 1 or patience < 1 or not rate > 0:
         raise ValueError(
             "epochs, batch_size, patience and learning_rate must be positive, "
@@ -132,13 +140,16 @@ def fit(
         "mirror": mirror,
         "seed": seed,
     }
-    run = _Run(estimator.to(device), settings, total_steps=epochs * math.ceil(len(train) / batch_size))
-    own = {**settings, "network": estimator.describe(), "images": _digest(data) if checkpoint else ""}
+    standard = _mean_and_deviation(train) if recipe["standardise"] else (torch.zeros(data.shape[1]), torch.ones(1))
+    run = _Run(estimator.to(device), settings, standard, total_steps=epochs * math.ceil(len(train) / batch_size))
+    own = {**settings, "network": estimator.describe(), "images": digest(data) if checkpoint else ""}
     store = Checkpoint(checkpoint, own) if checkpoint else None
     if store and resume:
         store.restore(run)
     run.train(train, held, store, progress)
     estimator.load_state_dict(run.best)
+    if recipe["standardise"]:
+        _fold(standard, estimator)
 
     scorer = quantise(estimator.float().cpu(), train[:1000], bits=bits)
     restorer = Restorer(scorer, coordinates=coordinates).eval()
@@ -158,8 +169,11 @@ def fit(
 class _Run:
     """The state of a training run: all that a checkpoint has to hold, and the loop that moves it on."""
 
-    def __init__(self, estimator: ShiftEstimator, settings: dict[str, Any], total_steps: int) -> None:
+    def __init__(
+        self, estimator: ShiftEstimator, settings: dict[str, Any], standard: Standard, total_steps: int
+    ) -> None:
         self.estimator = estimator
+        self.mean, self.deviation = standard
         self.settings = settings
         self.optimizer = torch.optim.Adam(estimator.parameters(), lr=settings["learning_rate"])
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -219,7 +233,8 @@ class _Run:
 
     def _scored(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         """Return the flat scores of ``batch`` and what they should point at: always position 0."""
-        scores = self.estimator(batch.to(next(self.estimator.parameters()).device)).flatten(1)
+        pixels = (as_float(batch) - self.mean.view(1, -1, *[1] * (batch.ndim - 2))) / self.deviation
+        scores = self.estimator(pixels.to(next(self.estimator.parameters()).device)).flatten(1)
         return scores, scores.new_zeros(len(scores), dtype=torch.int64)
 
     @torch.no_grad()
@@ -246,29 +261,25 @@ class _Run:
             )
 
 
-# --- what can be learnt from ----------------------------------------------------------------------
+def _mean_and_deviation(images: Tensor) -> Standard:
+    """Return each channel's mean and one deviation for all, in blocks: as floats, all at once may be too many."""
+    count = images[:, 0].numel()
+    mean = functools.reduce(torch.add, (_per_channel(as_float(part)) for part in images.split(1024))) / count
+    square = functools.reduce(torch.add, (_per_channel(as_float(part).square()) for part in images.split(1024))) / count
+    return mean, (square - mean.square()).mean().clamp(min=1e-12).sqrt().view(1)
 
 
-def as_tensor(images: Any) -> Tensor:
-    """Collect images from whatever holds them: a tensor, an array, a ``Dataset`` or a ``DataLoader``."""
-    if isinstance(images, np.ndarray):
-        images = torch.from_numpy(np.ascontiguousarray(images))
-    if not isinstance(images, Tensor):
-        if isinstance(images, DataLoader):
-            parts = [_image_of(batch) for batch in images]
-        elif isinstance(images, Dataset) or hasattr(images, "__getitem__"):
-            parts = [_image_of(images[i])[None] for i in range(len(images))]
-        else:
-            raise ValueError(
-                f"images must be a tensor, an array, a Dataset or a DataLoader, got {type(images).__name__}"
-            )
-        if len({part.shape[1:] for part in parts}) > 1:
-            raise ValueError("the images differ in shape; resize or crop them to one size first")
-        images = torch.cat(parts) if parts else torch.zeros(0, 1, 1, 1)
-    check_images(images)
-    if images.is_floating_point() and not torch.isfinite(images).all():
-        raise ValueError("images must be finite, got NaN or infinity")
-    return images.detach()
+def _per_channel(images: Tensor) -> Tensor:
+    return images.double().transpose(0, 1).flatten(1).sum(1).float()
+
+
+@torch.no_grad()
+def _fold(standard: Standard, estimator: ShiftEstimator) -> None:
+    """Make the net take images as they are: W (x - m)/d + b is (W/d) x + (b - (W/d) m)."""
+    mean, deviation = standard
+    first: Any = estimator.local[0].filter
+    first.weight /= deviation.to(first.weight.device)
+    first.bias -= first.weight.flatten(2).sum(2) @ mean.to(first.weight.device)
 
 
 def _in_polar(images: Any, preset: str, coordinates: nn.Module | None) -> tuple[nn.Module, Tensor, tuple[int, ...]]:
@@ -279,7 +290,7 @@ def _in_polar(images: Any, preset: str, coordinates: nn.Module | None) -> tuple[
     if isinstance(images, Tensor | np.ndarray):
         parts: Iterable[Tensor] = as_tensor(images).split(256)
     elif isinstance(images, DataLoader):
-        parts = (as_tensor(_image_of(batch)) for batch in images)
+        parts = (as_tensor(image_of(batch)) for batch in images)
     else:
         parts = (as_tensor([images[i] for i in rows.tolist()]) for rows in torch.arange(len(images)).split(256))
     canvases, shape = [], None
@@ -291,70 +302,3 @@ def _in_polar(images: Any, preset: str, coordinates: nn.Module | None) -> tuple[
     if shape is None or coordinates is None:
         raise ValueError("fit needs at least two images, got 0")
     return coordinates, torch.cat(canvases), shape
-
-
-def _digest(images: Tensor) -> str:
-    """Return the SHA-256 of images: a checkpoint is for these, and no others of the same name and number."""
-    digest = hashlib.sha256(f"{images.dtype} {tuple(images.shape)}".encode())
-    for part in images.split(1024):
-        digest.update(part.contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()
-
-
-def _image_of(item: Any) -> Tensor:
-    """Take the image out of an ``(image, label, ...)`` item."""
-    while isinstance(item, list | tuple):
-        item = item[0]
-    return torch.as_tensor(item)
-
-
-def _usable(images: Tensor, drop: bool) -> Tensor:
-    """Refuse (or drop) images that say nothing of where they are: constant ones, and shifted copies."""
-    if len(images) < 2:
-        raise ValueError(f"fit needs at least two images, got {len(images)}")
-    flat = images.flatten(2)
-    constant = (flat == flat[:, :, :1]).all(2).all(1)
-    copies = shifted_copies(images[~constant])
-    if not drop and constant.any():
-        raise ValueError(
-            f"{int(constant.sum())} of {len(images)} images are constant (the first is number "
-            f"{int(constant.nonzero()[0])}): no shift of them can be told; remove them, or drop_unusable=True"
-        )
-    if not drop and len(copies):
-        raise ValueError(
-            f"{len(copies)} of {len(images)} images are shifted copies of others (the first is number {copies[0]}): "
-            "which of them is unshifted cannot be learnt; remove them, or drop_unusable=True"
-        )
-    kept = (~constant).nonzero().flatten()
-    mask = torch.ones(len(kept), dtype=torch.bool)
-    mask[copies] = False
-    if int(mask.sum()) < 2:
-        raise ValueError(f"fewer than two of the {len(images)} images are usable: all others are constant or copies")
-    return images if bool(mask.all()) and len(kept) == len(images) else images[kept[mask]]
-
-
-def shifted_copies(images: Tensor) -> list[int]:
-    """Return the images that are an earlier one, shifted by something other than 0. Near-linear.
-
-    Sums of a hash of each pixel are the same for all shifts, so only images whose sums agree are
-    compared, by the shift of each that is largest in the tie rule's order.
-    """
-    prints = torch.cat([_fingerprint(chunk) for chunk in images.split(4096)]) if len(images) else torch.zeros(0)
-    _, group, count = prints.unique(return_inverse=True, return_counts=True)
-    seen: dict[bytes, int] = {}
-    copies = []
-    for index in (count[group] > 1).nonzero().flatten().tolist():
-        start = int(rank_restored(images[index]).argmax())
-        position = torch.stack(torch.unravel_index(torch.tensor([start]), images.shape[2:]), 1)
-        form = undo(images[index : index + 1], position).contiguous().flatten().view(torch.uint8).numpy().tobytes()
-        if seen.setdefault(form, start) != start:  # the same place is a plain repeat, and does no harm
-            copies.append(index)
-    return copies
-
-
-def _fingerprint(images: Tensor) -> Tensor:
-    """Return one int64 per image, the same for all its shifts: a sum, modulo 2^64, over its pixels."""
-    channel = torch.arange(images.shape[1], device=images.device).view(1, -1, 1)
-    mixed = (ordered_bits(images).flatten(2) + channel * 0x632BE5AB) * 0x1E3779B97F4A7C15
-    mixed = (mixed ^ (mixed >> 29)) * 0x3F58476D1CE4E5B9
-    return (mixed ^ (mixed >> 32)).sum((1, 2))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from unshift.data.datasets import Status, dataset, get, status
 from unshift.data.files import DataError
-from unshift.data.pixels import ImageSet, pad, resize, to_float
+from unshift.data.pixels import ImageSet, pad, prepare, resize, to_float
 from unshift.data.sources import open_images
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "get",
     "open_images",
     "pad",
+    "prepare",
     "resize",
     "status",
     "to_float",

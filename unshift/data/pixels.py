@@ -7,7 +7,9 @@ values (:func:`to_float` gives 0..1).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -74,6 +76,25 @@ def pad(images: Tensor, p: int) -> Tensor:
     if p < 0:
         raise ValueError(f"pad takes p >= 0, got {p}")
     return F.pad(images, (p, p) * (images.ndim - 2))
+
+
+def prepare(images: Tensor, preparation: Mapping[str, Any]) -> Tensor:
+    """Do to images what was done to a restorer's training images: its ``metadata["preparation"]`` says what.
+
+    In this order, each optional: ``channels`` (1 or 3), ``resize`` or ``crop`` (``[h, w]``; on unrounded
+    floats), ``pad`` (pixels of 0 on every side). Images that already have the size keep their dtype.
+
+    >>> prepare(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), {"resize": [1, 4], "pad": 1})[0, 0, 1]
+    tensor([0.0000, 0.0000, 0.2500, 0.7500, 1.0000, 0.0000])
+    """
+    if unknown := sorted({*preparation} - {"channels", *FITS, "pad"}):
+        raise ValueError(f"this restorer's images are prepared by {', '.join(unknown)}, unknown here: upgrade unshift")
+    if "channels" in preparation:
+        images = to_channels(images, preparation["channels"])
+    for fit in FITS:
+        if fit in preparation and list(images.shape[2:]) != list(preparation[fit]):
+            images = fit_to(to_float(images), tuple(preparation[fit]), fit)
+    return pad(images, preparation["pad"]) if preparation.get("pad") else images
 
 
 def fit_to(images: Tensor, size: tuple[int, int], fit: str) -> Tensor:

@@ -1,0 +1,5 @@
+"""``python -m unshift.cli`` is ``unshift``."""
+
+from unshift.cli import main
+
+main()

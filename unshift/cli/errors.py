@@ -1,0 +1,86 @@
+"""How an exception or a warning becomes one line on stderr, and an exit code."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+import warnings
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+# What the library calls its arguments, and what they are called here.
+FLAGS = (
+    (r"\bdrop_unusable=True", "give --drop-unusable"),
+    (r"\bsize=\((\d+), (\d+)\)", r"--size \1x\2"),
+    (r"\bbatch_size\b", "--batch-size"),
+    (r"\blearning_rate\b", "--learning-rate"),
+)
+
+
+class Group(TyperGroup):
+    """The commands, and the one place where an exception becomes one line and an exit code."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run and exit; ``standalone_mode`` would print usage errors as a box."""
+        try:
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+        except Exception as error:
+            code = report(error, debug=False)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; here ``--debug`` is known."""
+        with warnings.catch_warnings():
+            warnings.showwarning = _show
+            warnings.simplefilter("ignore", DeprecationWarning)  # of PyTorch's parts, for us to act on
+            try:
+                result = super().invoke(ctx)
+                sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's last moments
+                return result
+            except (Exception, KeyboardInterrupt) as error:
+                raise typer.Exit(report(error, ctx.params["debug"])) from error
+
+
+def report(error: BaseException, debug: bool) -> int:
+    """Print ``error`` in one line and return the exit code; raise what is a bug, with its traceback."""
+    code, message = 2, str(error)
+    if isinstance(error, BrokenPipeError):  # `unshift models | head -1`: the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        code, message = 130, "interrupted"
+    elif hasattr(error, "format_message"):  # a usage error of the parser
+        message = error.format_message()
+    elif not isinstance(error, ValueError | OSError):
+        raise error
+    if debug:
+        traceback.print_exception(error)
+    for word, flag in FLAGS:
+        message = re.sub(word, flag, message)
+    _line("error", message)
+    return code
+
+
+def warn(message: str) -> None:
+    """Print a warning."""
+    _line("warning", message)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the line of an error that tells most: TorchScript's comes last, after its traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith("RuntimeError: ")]
+    return (told or lines or [type(error).__name__])[0].removeprefix("RuntimeError: ")
+
+
+def _show(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Stand in for ``warnings.showwarning``."""
+    warn(str(message))
+
+
+def _line(kind: str, message: str) -> None:
+    print(f"unshift: {kind}: {' '.join(message.split())}", file=sys.stderr)

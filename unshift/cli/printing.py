@@ -1,0 +1,47 @@
+"""How results are printed: JSON, aligned columns, and the words for rates and sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def print_json(value: Any) -> None:
+    """Print ``value`` as JSON."""
+    print(json.dumps(value, indent=2))
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+    """Print aligned columns; those in ``right`` flush right."""
+    lines = [list(head), *rows] if head else list(rows)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        print("  ".join(cells).rstrip())
+
+
+def percent(share: float) -> str:
+    """Write 0.9876 as ``98.76%``."""
+    return f"{100 * share:.2f}%"
+
+
+def file_size(count: int) -> str:
+    """Write a number of bytes as kB or MB."""
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
+
+
+def image_size(size: Iterable[int]) -> str:
+    """Write (32, 48) as ``32x48``."""
+    return "x".join(map(str, size))
+
+
+def rates_line(rates: Mapping[str, Any]) -> str:
+    """Tell how often a restorer was right."""
+    return (
+        f"{rates['images']:,} images: {percent(rates['exact'])} restored exactly, "
+        f"{percent(rates['within_1'])} within 1 pixel, {rates['tied']:,} tied"
+    )

@@ -1,0 +1,105 @@
+"""Images that can be learnt from: collected from whatever holds them, and refused where no shift shows in them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from unshift.exact import ordered_bits, rank_restored
+from unshift.shifts import check_images, undo
+
+__all__ = ["as_tensor", "digest", "image_of", "shifted_copies", "usable"]
+
+
+def as_tensor(images: Any) -> Tensor:
+    """Collect images from whatever holds them: a tensor, an array, a ``Dataset`` or a ``DataLoader``."""
+    if isinstance(images, np.ndarray):
+        images = torch.from_numpy(np.ascontiguousarray(images))
+    if not isinstance(images, Tensor):
+        if isinstance(images, DataLoader):
+            parts = [image_of(batch) for batch in images]
+        elif isinstance(images, Dataset) or hasattr(images, "__getitem__"):
+            parts = [image_of(images[i])[None] for i in range(len(images))]
+        else:
+            raise ValueError(
+                f"images must be a tensor, an array, a Dataset or a DataLoader, got {type(images).__name__}"
+            )
+        if len({part.shape[1:] for part in parts}) > 1:
+            raise ValueError("the images differ in shape; resize or crop them to one size first")
+        images = torch.cat(parts) if parts else torch.zeros(0, 1, 1, 1)
+    check_images(images)
+    if images.is_floating_point() and not torch.isfinite(images).all():
+        raise ValueError("images must be finite, got NaN or infinity")
+    return images.detach()
+
+
+def digest(images: Tensor) -> str:
+    """Return the SHA-256 of images: a checkpoint is for these, and no others of the same name and number."""
+    digest = hashlib.sha256(f"{images.dtype} {tuple(images.shape)}".encode())
+    for part in images.split(1024):
+        digest.update(part.contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def image_of(item: Any) -> Tensor:
+    """Take the image out of an ``(image, label, ...)`` item."""
+    while isinstance(item, list | tuple):
+        item = item[0]
+    return torch.as_tensor(item)
+
+
+def usable(images: Tensor, drop: bool) -> Tensor:
+    """Refuse (or drop) images that say nothing of where they are: constant ones, and shifted copies."""
+    if len(images) < 2:
+        raise ValueError(f"fit needs at least two images, got {len(images)}")
+    flat = images.flatten(2)
+    constant = (flat == flat[:, :, :1]).all(2).all(1)
+    copies = shifted_copies(images[~constant])
+    if not drop and constant.any():
+        raise ValueError(
+            f"{int(constant.sum())} of {len(images)} images are constant (the first is number "
+            f"{int(constant.nonzero()[0])}): no shift of them can be told; remove them, or drop_unusable=True"
+        )
+    if not drop and len(copies):
+        raise ValueError(
+            f"{len(copies)} of {len(images)} images are shifted copies of others (the first is number {copies[0]}): "
+            "which of them is unshifted cannot be learnt; remove them, or drop_unusable=True"
+        )
+    kept = (~constant).nonzero().flatten()
+    mask = torch.ones(len(kept), dtype=torch.bool)
+    mask[copies] = False
+    if int(mask.sum()) < 2:
+        raise ValueError(f"fewer than two of the {len(images)} images are usable: all others are constant or copies")
+    return images if bool(mask.all()) and len(kept) == len(images) else images[kept[mask]]
+
+
+def shifted_copies(images: Tensor) -> list[int]:
+    """Return the images that are an earlier one, shifted by something other than 0. Near-linear.
+
+    Sums of a hash of each pixel are the same for all shifts, so only images whose sums agree are
+    compared, by the shift of each that is largest in the tie rule's order.
+    """
+    prints = torch.cat([_fingerprint(chunk) for chunk in images.split(4096)]) if len(images) else torch.zeros(0)
+    _, group, count = prints.unique(return_inverse=True, return_counts=True)
+    seen: dict[bytes, int] = {}
+    copies = []
+    for index in (count[group] > 1).nonzero().flatten().tolist():
+        start = int(rank_restored(images[index]).argmax())
+        position = torch.stack(torch.unravel_index(torch.tensor([start]), images.shape[2:]), 1)
+        form = undo(images[index : index + 1], position).contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        if seen.setdefault(form, start) != start:  # the same place is a plain repeat, and does no harm
+            copies.append(index)
+    return copies
+
+
+def _fingerprint(images: Tensor) -> Tensor:
+    """Return one int64 per image, the same for all its shifts: a sum, modulo 2^64, over its pixels."""
+    channel = torch.arange(images.shape[1], device=images.device).view(1, -1, 1)
+    mixed = (ordered_bits(images).flatten(2) + channel * 0x632BE5AB) * 0x1E3779B97F4A7C15
+    mixed = (mixed ^ (mixed >> 29)) * 0x3F58476D1CE4E5B9
+    return (mixed ^ (mixed >> 32)).sum((1, 2))
