@@ -62,6 +62,7 @@ def fit(
     validation: int | float = 0.1,
     patience: int = 5,
     mirror: bool = False,
+    windows: bool = False,
     seed: int = 0,
     device: str | torch.device = "cpu",
     checkpoint: str | Path | None = None,
@@ -80,6 +81,8 @@ def fit(
     machine and number of threads gives the same weights.
 
     ``mirror`` shows each image flipped left to right half of the time: a mirrored photo is an unshifted photo too.
+    ``windows`` shows half of the batches through a random window of at least three quarters of each side: a part
+    of a photo is a photo, with a seam of its own (not for nets of one size, such as ``dense``).
 
     ``kind="rotation"`` learns to undo rotations, of square images or of cubic volumes about their first
     axis, with preset ``"paper"`` or ``"dense"``: it looks at the images in polar coordinates (``coordinates``,
@@ -124,6 +127,8 @@ def fit(
         else:
             fresh = ShiftEstimator.preset(preset, channels, size) if isinstance(preset, str) else preset
     estimator = copy.deepcopy(fresh)
+    if windows and (kind == "rotation" or estimator.size is not None):
+        raise ValueError("windows are for shifts, and for nets that take images of any size; this one takes one size")
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
     train, held = data[order[held_out:]], data[order[:held_out]]
 
@@ -138,6 +143,7 @@ def fit(
         "learning_rate": rate,
         "patience": patience,
         "mirror": mirror,
+        "windows": windows,
         "seed": seed,
     }
     standard = _mean_and_deviation(train) if recipe["standardise"] else (torch.zeros(data.shape[1]), torch.ones(1))
@@ -201,12 +207,15 @@ class _Run:
                 # Each epoch's order follows from seed and epoch alone, so a resumed run sees the same batches.
                 shuffle = torch.Generator().manual_seed((self.settings["seed"] * 100_003 + self.epoch + 1) % 2**63)
                 order = torch.randperm(len(images), generator=shuffle)
-                flipped = torch.rand(len(images), generator=shuffle) < (0.5 if self.settings["mirror"] else 0)
+                flipped = torch.rand(len(images), generator=shuffle) < 0.5
+                chances = torch.rand(steps, 1 + 2 * (images.ndim - 2), generator=shuffle)
                 while self.step < steps:
                     chosen = order[self.step * batch_size : (self.step + 1) * batch_size]
                     batch = images[chosen]
                     if self.settings["mirror"]:
                         batch = torch.where(flipped[chosen].view(-1, *[1] * (batch.ndim - 1)), batch.flip(-1), batch)
+                    if self.settings["windows"]:
+                        batch = _window(batch, chances[self.step].tolist())
                     self.loss_sum += self._learn(batch)
                     self.step += 1
                     bar.update()
@@ -259,6 +268,17 @@ class _Run:
                 "these images may have no upright position to learn, or try another seed",
                 stacklevel=4,
             )
+
+
+def _window(images: Tensor, chances: list[float]) -> Tensor:
+    """Cut one window out of all ``images``, or none half of the time; ``chances`` in [0, 1) decide."""
+    whether, *rest = chances
+    if whether < 0.5:
+        return images
+    for axis, n in enumerate(images.shape[2:]):
+        length = n - int(rest[2 * axis] * (n // 4 + 1))
+        images = images.narrow(2 + axis, int(rest[2 * axis + 1] * (n - length + 1)), length)
+    return images
 
 
 def _mean_and_deviation(images: Tensor) -> Standard:

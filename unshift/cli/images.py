@@ -35,8 +35,9 @@ def choose_split(source: str, asked: str | None, usual: str) -> str | None:
 
 def open_for(restorer: Restorer, source: str, split: str | None, limit: int | None) -> ImageSet:
     """Open images to try ``restorer`` on: the test split if there is one, prepared as its own were."""
-    # Polar coordinates count every radius as a channel of the network, and know the image's own.
-    channels = getattr(restorer.coordinates, "channels", None) or getattr(restorer.scorer, "in_channels", None)
+    seen = getattr(restorer.scorer, "in_channels", None)
+    # Polar coordinates turn one channel of an image into many of the canvas.
+    channels = seen and seen // getattr(restorer.coordinates, "channels", 1)
     preparation = restorer.metadata.get("preparation", {})
     part = choose_split(source, split, "test")
     found = open_prepared(source, part, preparation, channels if channels in (1, 3) else None)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from tqdm.auto import tqdm
 
-from unshift import apply
+from unshift import Restorer, apply
 from unshift.evaluation import predict
 from unshift.experiments.setting import Setting
 
@@ -21,7 +21,7 @@ def run(setting: Setting, reach: int = 3) -> dict[str, Any]:
     """Return the loss of accuracy (points) at each shift, bare and behind the first restorer."""
     name, restorer = next(iter(setting.restorers.items()))
     clean = predict(setting.classifier, setting.images) == setting.labels
-    still = restorer(setting.images)
+    still = _restored(restorer, setting.images)
     clean_restored = predict(setting.classifier, still) == setting.labels
     bare, restored = [], []
     offsets = range(-reach, reach + 1)
@@ -29,7 +29,7 @@ def run(setting: Setting, reach: int = 3) -> dict[str, Any]:
     for down, right in tqdm(grid, desc="shifts", unit="shift", disable=None if setting.progress else True):
         moved = apply(setting.images, torch.tensor([[down, right]]).expand(len(setting.images), 2))
         bare.append(_points(predict(setting.classifier, moved) == setting.labels, clean))
-        back = restorer(moved)
+        back = _restored(restorer, moved)
         # The classifier is a function: on the very same images it need not be asked again.
         right_now = clean_restored if torch.equal(back, still) else predict(setting.classifier, back) == setting.labels
         restored.append(_points(right_now, clean_restored))
@@ -41,6 +41,10 @@ def run(setting: Setting, reach: int = 3) -> dict[str, Any]:
         "lost_without": [bare[i * side : (i + 1) * side] for i in range(side)],
         "lost_restored": [restored[i * side : (i + 1) * side] for i in range(side)],
     }
+
+
+def _restored(restorer: Restorer, images: torch.Tensor) -> torch.Tensor:
+    return torch.cat([restorer(batch) for batch in images.split(256)])  # all at once would take gigabytes
 
 
 def _points(right: torch.Tensor, before: torch.Tensor) -> float:

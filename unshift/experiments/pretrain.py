@@ -38,6 +38,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "preset": "seam",
         "validation": 2000,
         "mirror": True,
+        "windows": True,
     },
     "mnist-rotation": {
         "kind": "rotation",
