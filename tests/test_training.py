@@ -285,7 +285,7 @@ def test_the_rates_are_those_of_the_integers_on_images_never_trained_on(images):
 
 def test_guessing_is_warned_of(images):
     with pytest.warns(UserWarning, match="still that of guessing"):
-        quick(images, learning_rate=1e-9)
+        quick(images, learning_rate=1e-9, batch_size=1)
 
 
 def test_the_bar_shows_only_on_a_terminal(images, capfd):

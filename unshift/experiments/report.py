@@ -26,7 +26,7 @@ def page(results: dict[str, Any]) -> str:
         parts.append("<h2>Figure 1: what a few pixels cost</h2>")
         parts.append(
             f"<p>Accuracy lost at each single shift, {escape(fig1['data'])}, n = {fig1['images']:,} per cell. "
-            "Right: the same images restored first.</p>"
+            f"Right: the first {fig1['restored_images']:,} of them, restored before they are classified.</p>"
         )
         parts.append(_picture(plots.heat_maps(fig1), "Accuracy lost at every shift, without and with the restorer"))
     if "fig3" in results:
