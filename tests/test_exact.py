@@ -385,3 +385,30 @@ def test_empty_batches_stay_empty():
     scores = torch.zeros(0, 4, 5, dtype=torch.int64)
     shift, tied = choose(scores, torch.zeros(0, 1, 4, 5))
     assert (shift.shape, tied.shape, confidence(scores, 1.0).shape) == ((0, 2), (0,), (0,))
+
+
+def test_exact_with_onednn_switched_off():
+    """Without oneDNN, PyTorch may pick float32 transforms that round; the net must not use float32 then."""
+    torch.manual_seed(6)
+    images = torch.rand(32, 3, 24, 12).repeat(1, 1, 1, 2)
+    images[:, 0, 3, 4] += 1e-6
+    net = ShiftEstimator(3, channels=(32, 64, 1), kernel_size=(4, 1), bias=True, activation="abs")
+    scorer = quantise(net, images[:8])
+    shift = torch.randint(-99, 99, (32, 2))
+    with torch.backends.mkldnn.flags(enabled=False):
+        scores, moved = scorer(images), scorer(apply(images, shift))
+    assert torch.equal(moved, apply(scores[:, None], shift)[:, 0])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_net_that_is_not_finite_is_refused(value):
+    net = ShiftEstimator(1, channels=(4, 1), kernel_size=(5, 5), bias=True)
+    net.local[0].filter.weight.data[0, 0, 0, 0] = value
+    with pytest.raises(ValueError, match=r"local\.0\.filter\.weight holds NaN or infinity"):
+        quantise(net, torch.rand(2, 1, 8, 8))
+
+
+def test_line_sums_beyond_53_bits_are_refused():
+    net = ShiftEstimator(1, channels=(1,), kernel_size=(1, 1), line_channels=(1,), line_kernel_size=(1, 1))
+    with pytest.raises(ValueError, match="exceed 53 bits"):
+        quantise(net, torch.rand(1, 1, 256, 256), bits=47, sum_bits=50)

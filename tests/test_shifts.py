@@ -165,3 +165,9 @@ def test_bad_shift(move, shift, message):
 def test_compose_wants_one_entry_per_axis():
     with pytest.raises(ValueError, match=r"must end in 2 axes for size \(4, 5\), got shapes \(1, 1\) and \(1, 2\)"):
         compose(torch.tensor([[1]]), torch.tensor([[1, 2]]), (4, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2])
+def test_types_that_pytorch_does_not_gather(dtype):
+    images = torch.arange(4).view(1, 1, 4).to(torch.float32).to(dtype)
+    assert apply(images, torch.tensor([[1]])).to(torch.float32).flatten().tolist() == [3, 0, 1, 2]

@@ -9,7 +9,7 @@ import torch
 from samples import PRESETS, blobs, hard_images, make_estimator, make_restorer
 from torch import nn
 
-from unshift import Restorer, testing
+from unshift import Restorer, load, testing
 from unshift import restorer as restorer_module
 from unshift.circular import CircularFilter
 from unshift.testing import Verification, all_shifts, assert_equivariant, equivariance_error, verify
@@ -196,3 +196,52 @@ def test_a_verification_reads_well_and_goes_to_json():
     )
     assert json.loads(json.dumps(found.as_dict()))["exact"] is True
     assert not Verification(1, 64, 1, 0, False).exact
+
+
+class NearlyEquivariant(torch.nn.Module):
+    """Wrong at one position only, which a few probes would not meet."""
+
+    def forward(self, images):
+        scores = (images[:, 0] * 100).long()
+        scores[:, 31, 31] *= 10
+        return scores
+
+
+def test_verify_takes_no_argument_about_integers_from_a_foreign_scorer():
+    image = torch.zeros(1, 1, 32, 32)
+    image[0, 0, 4, 4], image[0, 0, 4, 6] = 1, 0.9
+    found = verify(Restorer(NearlyEquivariant()), image)
+    assert found.brute_force
+    assert found.mismatches == 1
+
+
+def test_verify_turns_the_image_of_a_rotation_restorer(monkeypatch):
+    restorer = load("mnist-rotation-paper")
+    images = torch.rand(2, 1, *[restorer.coordinates.size] * 2)
+    assert verify(restorer, images).exact
+    monkeypatch.setattr(type(restorer.coordinates), "undo", lambda self, images, *_: images)
+    assert verify(restorer, images).mismatches == 6
+
+
+def test_nothing_to_check_is_not_a_pass():
+    restorer = load("mnist-paper")
+    with pytest.raises(ValueError, match="no images to verify on"):
+        verify(restorer, torch.zeros(0, 1, 32, 32))
+    with pytest.raises(ValueError, match="images must be finite"):
+        verify(restorer, torch.full((1, 1, 32, 32), float("nan")))
+    with pytest.raises(ValueError, match="0 images"):
+        equivariance_error(torch.nn.Identity(), (1, 4, 4), images=torch.zeros(0, 1, 4, 4))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        lambda x: torch.where(torch.arange(x.shape[-1]) == 0, -0.0, 0.0).expand_as(x),
+        lambda x: torch.full_like(x, 2**60, dtype=torch.int64) + (torch.arange(x.shape[-1]) == 0),
+        lambda x: x.sum(0, keepdim=True) * 0,
+    ],
+    ids=["signed-zero", "large-integers", "wrong-batch"],
+)
+def test_zero_tolerance_means_the_bits(module):
+    with pytest.raises(AssertionError, match="not equivariant"):
+        assert_equivariant(module, (1, 6), tolerance=0)

@@ -518,3 +518,33 @@ def test_twenty_kills_at_random_moments_and_the_same_weights(tmp_path, threads):
                 assert_same(unshift.load(out), wanted)
                 out.unlink()
         nursery.stdin.close()
+
+
+def test_windows_leave_room_for_the_kernel():
+    restorer = unshift.fit(torch.rand(40, 1, 9, 9), windows=True, epochs=2, batch_size=4, progress=False)
+    assert restorer.metadata["windows"]
+
+
+def test_windows_are_not_for_nets_of_one_size():
+    with pytest.raises(ValueError, match="this one takes one size"):
+        unshift.fit(torch.rand(40, 1, 9, 9), "dense", windows=True)
+
+
+@pytest.mark.parametrize("validation", [-0.5, 0.0, 1.0, float("nan"), float("inf")])
+def test_a_share_is_a_share(validation):
+    with pytest.raises(ValueError, match="a share between 0 and 1"):
+        unshift.fit(torch.rand(40, 1, 9, 9), validation=validation)
+
+
+def test_bits_are_checked_before_training():
+    with pytest.raises(ValueError, match="bits must be a whole number from 2 to 21, got 30"):
+        unshift.fit(torch.rand(40, 1, 9, 9), bits=30)
+
+
+def test_standardised_photos_are_folded_into_the_net():
+    """A seam net trained on standardised pixels takes raw ones: its rates there are those of training."""
+    torch.manual_seed(3)
+    photos = 0.4 + 0.3 * torch.rand(60, 3, 12, 12).cumsum(2) / 12
+    restorer = unshift.fit(photos, "seam", epochs=3, progress=False, seed=1)
+    trained = restorer.metadata["history"][-1]["exact"]
+    assert abs(restorer.metadata["validation"]["exact"] - trained) <= 0.2

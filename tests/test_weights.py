@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import json
 import os
 from pathlib import Path
@@ -377,3 +378,34 @@ def test_a_shipped_name_wins_over_a_file_of_that_name_and_a_path_does_not(tmp_pa
     assert_same(load("mine"), load(file))
     with pytest.raises(ValueError, match="not a readable safetensors file"):
         load("./mine")
+
+
+def test_metadata_is_plain_data(tmp_path):
+    restorer = copy.deepcopy(make_restorer("dense", 1, (6, 6)))
+    restorer.metadata = {10: 1, 9: 2}
+    restorer.save(tmp_path / "x.safetensors")
+    assert load(tmp_path / "x.safetensors").metadata == {"10": 1, "9": 2}
+    restorer.metadata = {"weights": torch.ones(1)}
+    with pytest.raises(ValueError, match="metadata must be plain JSON data"):
+        restorer.save(tmp_path / "y.safetensors")
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"bits": 10**12},
+        {"bits": 1.5},
+        {"network": {"channels": [1] * 30_000}},
+        {"network": {"channels": [1500, 1500, 1]}},
+    ],
+    ids=["many-bits", "half-a-bit", "many-layers", "wide-layers"],
+)
+def test_a_header_that_lies_is_refused_at_once(lie, tmp_path):
+    """With a checksum that is right: the sender can compute one too."""
+    restorer = copy.deepcopy(make_restorer("dense", 1, (6, 6)))
+    described = restorer.scorer.describe()
+    network = {**described["network"], **lie.get("network", {})}
+    restorer.scorer._description = {**described, **lie, "network": network}
+    restorer.save(tmp_path / "x.safetensors")
+    with pytest.raises(ValueError, match="not a valid unshift restorer"):
+        load(tmp_path / "x.safetensors")

@@ -52,15 +52,16 @@ def _float32_is_exact(kernel: Sequence[int], device: torch.device) -> bool:
     backend = torch.backends.mkldnn
     settings = (getattr(module, "fp32_precision", "none") for module in (backend, getattr(backend, "conv", None)))
     plain = all(setting in ("none", "ieee") for setting in settings)
-    return device.type == "cpu" and backend.is_available() and max(kernel) > 3 and plain
+    on = backend.is_available() and getattr(torch._C, "_get_mkldnn_enabled", lambda: False)()  # in the build, and now
+    return device.type == "cpu" and on and max(kernel) > 3 and plain
 
 
 def integer_correlation(images: Tensor, weight: Tensor, largest: int) -> Tensor:
     """Correlate integers circularly and exactly. ``images`` are floats that hold integers up to ``largest``."""
     size = tuple(images.shape[2:])
-    l1 = int(weight.abs().flatten(1).sum(1).max())
+    l1 = float(weight.double().abs().flatten(1).sum(1).max())  # as doubles: integers could wrap around
     if largest * l1 >= 2**53:
-        raise ValueError(f"sums of up to {largest} x {l1} do not fit in 53 bits")
+        raise ValueError(f"sums of up to {largest} x {l1:.0f} do not fit in 53 bits")
     if images.shape[0] == 0:
         return images.new_zeros(0, weight.shape[0], *size)
     narrow = largest * l1 < 2**24 and _float32_is_exact(weight.shape[2:], images.device)
@@ -122,6 +123,8 @@ class IntegerEstimator(nn.Module):
 
     def __init__(self, network: dict[str, Any], *, bits: int = 10, size: Sequence[int] | None = None) -> None:
         super().__init__()
+        if type(bits) is not int or not 2 <= bits <= 47:
+            raise ValueError(f"bits must be a whole number from 2 to 47, got {bits!r}")
         with torch.device("meta"):  # only its shapes are wanted: no memory, and no random numbers drawn
             floating = ShiftEstimator(**network)
         self.in_channels, self.axes = floating.in_channels, floating.axes
@@ -172,6 +175,8 @@ class IntegerEstimator(nn.Module):
     def line_sums(self, features: Tensor, axis: int) -> Tensor:
         """Sum over every spatial axis but ``axis``, exactly."""
         others = [2 + other for other in range(self.axes) if other != axis]
+        if self.largest * math.prod(features.shape[other] for other in others) >= 2**53:
+            raise ValueError(f"sums of {self.largest} over images of size {tuple(features.shape[2:])} exceed 53 bits")
         return features.to(torch.float64).sum(others) if others else features.to(torch.float64)
 
     def _means(self, features: Tensor, axis: int) -> Tensor:
@@ -205,6 +210,9 @@ def quantise(estimator: ShiftEstimator, images: Tensor, *, bits: int = 10, sum_b
         raise ValueError("quantise needs at least one sample image to see the range of values, got none")
     if not 2 <= bits < sum_bits - 2 or sum_bits > 50:
         raise ValueError(f"quantise wants 2 <= bits < sum_bits - 2 <= 48, got bits={bits}, sum_bits={sum_bits}")
+    for name, parameter in estimator.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise ValueError(f"the estimator's {name} holds NaN or infinity: its training went wrong")
     network = estimator.describe()
     # Sums along an axis grow with the image, and a dense filter fits one size: both are tied to it.
     size = images.shape[2:] if network["line_channels"] else estimator.size
@@ -257,6 +265,8 @@ def _fill(layer: Any, filter: Any, unit: Tensor, sum_bits: int, scale: float | N
     room = 2**sum_bits - 1
     need = layer.largest_in * effective.abs().flatten(1).sum(1) + bias.abs()
     scales = torch.where(need > 0, room / need, 1.0) if scale is None else torch.full_like(need, scale)
+    if not (torch.isfinite(need).all() and torch.isfinite(scales).all() and (scales > 0).all()):
+        raise ValueError("the estimator's filters are too large or too small to be turned into integers")
     if layer.divisor is None:
         scales[:] = scales.min()
     while True:
@@ -328,7 +338,7 @@ def ordered_bits(image: Tensor) -> Tensor:
     """Map pixels to int64 keys that order as the values do and tell all bit patterns apart (-0.0 < 0.0)."""
     if not image.is_floating_point():
         return image.to(torch.int64)
-    kind = {2: torch.int16, 4: torch.int32, 8: torch.int64}[image.element_size()]
+    kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[image.element_size()]
     bits = image.contiguous().view(kind)
     return torch.where(bits < 0, bits ^ torch.iinfo(kind).max, bits).to(torch.int64)
 

@@ -65,11 +65,22 @@ class Canvas(nn.Module):
         return f"pad={self.pad}, value={self.value}" if self.pad else ""
 
 
+def check_finite(images: Tensor) -> None:
+    """Raise a ``ValueError`` that counts the images with NaN or infinity, if any."""
+    if images.is_floating_point():
+        wide = images if images.element_size() > 1 else images.float()  # 8-bit floats know no isfinite
+        bad = (~torch.isfinite(wide)).flatten(1).any(1).nonzero().flatten()
+        if len(bad):
+            raise ValueError(f"images must be finite: NaN or infinity in {len(bad)} of them, first at {int(bad[0])}")
+
+
 class Restorer(nn.Module):
     """Undo the circular shift of images before anything else sees them, exactly.
 
     For every image ``x`` and every shift ``M``, ``restorer(apply(x, M))`` equals ``restorer(x)`` bit for
-    bit. ``scorer`` is any module from images to equivariant **int64** scores ``(batch, *spatial)``:
+    bit (with ``pad``, shifts on the padded canvas).
+
+    ``scorer`` is any module from images to equivariant **int64** scores ``(batch, *spatial)``:
     :func:`unshift.quantise` makes one from a trained estimator, ``unshift.theory`` constructs one.
     ``coordinates`` say where a shift is to be looked for; ``pad`` is short for ``Canvas(pad)``.
 
@@ -90,9 +101,7 @@ class Restorer(nn.Module):
     def estimate(self, images: Tensor) -> Estimate:
         """Read the shift off ``images``. Nothing is kept on the module."""
         check_images(images)
-        if images.is_floating_point() and not torch.isfinite(images).all():
-            bad = (~torch.isfinite(images)).flatten(1).any(1).nonzero().flatten()
-            raise ValueError(f"images must be finite: NaN or infinity in {len(bad)} of them, first at {int(bad[0])}")
+        check_finite(images)
         canvas = self.coordinates(images)
         scores = self.scores(canvas)
         # Coordinates may have more to say: which image to prefer where canvases are one, and an angle.
@@ -106,6 +115,10 @@ class Restorer(nn.Module):
     def scores(self, canvas: Tensor) -> Tensor:
         """Score every position of images that are on their canvas: int64 ``(batch, *spatial)``."""
         scores = self.scorer(canvas)
+        wanted = (canvas.shape[0], *canvas.shape[2:])
+        if not isinstance(scores, Tensor) or tuple(scores.shape) != wanted:
+            found = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise ValueError(f"a scorer must return scores (batch, *spatial) = {wanted}, got {found}")
         if scores.dtype != torch.int64:
             raise ValueError(
                 f"a Restorer wants int64 scores, got {scores.dtype}: float scores cannot be exact. "

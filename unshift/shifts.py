@@ -23,6 +23,13 @@ from torch import Tensor
 __all__ = ["apply", "compose", "undo"]
 
 
+_NO_GATHER = {
+    getattr(torch, name)
+    for name in ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+    if hasattr(torch, name)
+}
+
+
 def check_images(images: Tensor) -> tuple[int, ...]:
     """Return the spatial size of ``images``, or raise a ``ValueError`` that says what is wrong."""
     if not isinstance(images, Tensor):
@@ -36,6 +43,8 @@ def check_images(images: Tensor) -> tuple[int, ...]:
         raise ValueError(f"images must have at least one channel and pixel, got shape {tuple(images.shape)}")
     if images.is_complex():
         raise ValueError(f"images must be real, got {images.dtype}")
+    if images.layout != torch.strided or images.is_meta:
+        raise ValueError(f"images must be dense and in memory, got layout {images.layout} on {images.device}")
     return tuple(images.shape[2:])
 
 
@@ -72,7 +81,11 @@ def apply(images: Tensor, shift: Tensor) -> Tensor:
         along = (torch.arange(n, device=images.device) - moved) % n
         source = (source[:, :, None] * n + along[:, None, :]).flatten(1)
     source = source[:, None, :].expand(batch, channels, math.prod(size))
-    return images.flatten(2).gather(2, source).reshape(images.shape)
+    flat = images.flatten(2)
+    if images.dtype in _NO_GATHER:  # PyTorch moves these only as integers of the same width
+        kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[images.element_size()]
+        return flat.contiguous().view(kind).gather(2, source).view(images.dtype).reshape(images.shape)
+    return flat.gather(2, source).reshape(images.shape)
 
 
 def undo(images: Tensor, shift: Tensor) -> Tensor:

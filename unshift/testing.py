@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from unshift.exact import choose, ordered_bits
-from unshift.restorer import Restorer
+from unshift.exact import IntegerEstimator, choose, ordered_bits
+from unshift.polar import Polar
+from unshift.restorer import Restorer, check_finite
 from unshift.shifts import apply, check_images, compose
 
 __all__ = ["Verification", "all_shifts", "assert_equivariant", "equivariance_error", "verify"]
@@ -59,6 +60,8 @@ def equivariance_error(
     if tuple(images.shape[1:]) != tuple(size):
         raise ValueError(f"images must be (batch, {', '.join(map(str, size))}), got {tuple(images.shape)}")
     moves = all_shifts(spatial) if shifts is None else shifts
+    if not len(images) or not len(moves):
+        raise ValueError(f"nothing to test on: {len(images)} images, {len(moves)} shifts")
     worst = 0.0
     for image in images:
         still = _with_channels(module(image[None]), len(spatial))
@@ -67,8 +70,12 @@ def equivariance_error(
         for shift in moves.split(batch_size):
             moved = _with_channels(module(_shifted(image, shift)), len(spatial))
             wanted = _shifted(still[0], shift)
-            gap = (moved.double() - wanted.double()).abs().max()
-            worst = max(worst, float("inf") if gap.isnan() else float(gap))
+            if moved.shape != wanted.shape:
+                return float("inf")
+            different = ordered_bits(moved) != ordered_bits(wanted)
+            if different.any():  # bits first: equal infinities are equal, and 0.0 is not -0.0
+                gap = (moved.double() - wanted.double())[different].abs().max()
+                worst = max(worst, float("inf") if gap.isnan() else max(float(gap), 5e-324))
     return worst
 
 
@@ -147,10 +154,17 @@ def verify(
     scores, the tie rule on the shifted image, and the image that results. To rely on no argument at
     all, run brute force on a sample as well.
 
-    Shifts are taken on the restorer's canvas, after any padding; ``images`` are put there first.
+    The argument is about our integers, so any other scorer gets brute force. Shifts are taken on the
+    restorer's canvas, after any padding; ``images`` are put there first. Of rotations, only quarter turns
+    are shifts of the canvas *and* exact on the image: those three are checked on each image as well.
     """
+    check_images(images)
+    check_finite(images)
+    if not len(images):
+        raise ValueError("no images to verify on")
     canvas = restorer.coordinates(images)
     size = check_images(canvas)
+    brute_force = brute_force or not isinstance(restorer.scorer, IntegerEstimator)
     moves = all_shifts(size)
     bare = Restorer(restorer.scorer)  # on the canvas itself: padding a shifted canvas would pad twice
     generator = torch.Generator().manual_seed(0)
@@ -172,7 +186,23 @@ def verify(
         ties += int(tied)
         for chunk in moves.split(batch_size):
             mismatches += sum(_wrong_choices(image, scores, still, bool(tied), chunk))
+    mismatches += _wrong_turns(restorer, images)
     return Verification(len(canvas), len(canvas) * len(moves), mismatches, ties, brute_force)
+
+
+def _wrong_turns(restorer: Restorer, images: Tensor) -> int:
+    """Count the quarter turns after which a rotation restorer does not give the same image."""
+    if not isinstance(restorer.coordinates, Polar):
+        return 0
+    axes = [2, 3, 4][: images.ndim - 2]
+    plane = [axis for axis in axes if len(axes) == 2 or axis != 2 + restorer.coordinates.axis]
+    wrong = 0
+    for batch in images.split(32):
+        wanted = ordered_bits(restorer(batch))
+        for turns in (1, 2, 3):
+            turned = ordered_bits(restorer(torch.rot90(batch, turns, plane)))
+            wrong += sum(not torch.equal(*pair) for pair in zip(turned, wanted, strict=True))
+    return wrong
 
 
 def _shifted(image: Tensor, shifts: Tensor) -> Tensor:

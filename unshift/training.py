@@ -116,6 +116,10 @@ def fit(
             "epochs, batch_size, patience and learning_rate must be positive, "
             f"got {epochs}, {batch_size}, {patience} and {rate}"
         )
+    if type(bits) is not int or not 2 <= bits <= 21:  # before an hour of training, not after
+        raise ValueError(f"bits must be a whole number from 2 to 21, got {bits!r}")
+    if not isinstance(validation, int) and not 0 < validation < 1:
+        raise ValueError(f"validation must be a number of images, or a share between 0 and 1, got {validation!r}")
     held_out = validation if isinstance(validation, int) else max(1, round(validation * len(data)))
     if not 1 <= held_out < len(data):
         raise ValueError(f"validation must leave images to train on: got {validation!r} of {len(data)} images")
@@ -180,6 +184,9 @@ class _Run:
     ) -> None:
         self.estimator = estimator
         self.mean, self.deviation = standard
+        network = estimator.describe()
+        lines = network["line_kernel_size"] or [1] * estimator.axes
+        self.least = [max(pair) for pair in zip(network["kernel_size"], lines, strict=True)]  # a kernel must fit
         self.settings = settings
         self.optimizer = torch.optim.Adam(estimator.parameters(), lr=settings["learning_rate"])
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -215,7 +222,7 @@ class _Run:
                     if self.settings["mirror"]:
                         batch = torch.where(flipped[chosen].view(-1, *[1] * (batch.ndim - 1)), batch.flip(-1), batch)
                     if self.settings["windows"]:
-                        batch = _window(batch, chances[self.step].tolist())
+                        batch = _window(batch, chances[self.step].tolist(), self.least)
                     self.loss_sum += self._learn(batch)
                     self.step += 1
                     bar.update()
@@ -270,13 +277,13 @@ class _Run:
             )
 
 
-def _window(images: Tensor, chances: list[float]) -> Tensor:
-    """Cut one window out of all ``images``, or none half of the time; ``chances`` in [0, 1) decide."""
+def _window(images: Tensor, chances: list[float], least: list[int]) -> Tensor:
+    """Cut one window, of ``least`` pixels or more, out of all ``images``, half of the time; ``chances`` decide."""
     whether, *rest = chances
     if whether < 0.5:
         return images
     for axis, n in enumerate(images.shape[2:]):
-        length = n - int(rest[2 * axis] * (n // 4 + 1))
+        length = max(least[axis], n - int(rest[2 * axis] * (n // 4 + 1)))
         images = images.narrow(2 + axis, int(rest[2 * axis + 1] * (n - length + 1)), length)
     return images
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import struct
 from collections.abc import Callable
@@ -41,6 +42,10 @@ def save(restorer: Restorer, path: str | Path) -> None:
         "coordinates": restorer.coordinates.describe(),  # type: ignore[operator]
         "metadata": restorer.metadata,
     }
+    try:
+        header = json.loads(json.dumps(header, allow_nan=True))  # as it will be read: the checksum is of that
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the restorer's metadata must be plain JSON data: {error}") from error
     tensors = {name: tensor.cpu().contiguous() for name, tensor in restorer.scorer.state_dict().items()}
     # Filters of few bits are stored in as many: a quarter of the file, and the values are the same.
     tensors = {name: _narrowed(tensor) for name, tensor in tensors.items()}
@@ -88,13 +93,18 @@ def load(path_or_name: str | Path, *, pad: int | None = None) -> Restorer:
     path = _resolve(path_or_name)
     header, tensors = _read(path)
     try:
-        scorer = IntegerEstimator(**header["estimator"])
-        if wrong := [name for name, tensor in tensors.items() if tensor.is_floating_point()]:
-            raise TypeError(f"{wrong[0]} holds floats, wanted are integers")
-        scorer.load_state_dict({name: tensor.to(_dtype(scorer, name)) for name, tensor in tensors.items()})
+        if wrong := [name for name, tensor in tensors.items() if tensor.is_floating_point() or tensor.is_complex()]:
+            raise TypeError(f"{wrong[0]} does not hold integers")
+        if _depth(header["estimator"]["network"]) > len(tensors):
+            raise ValueError("it describes more layers than it holds")
+        with torch.device("meta"):  # shapes first: a header that lies about them must not take memory
+            scorer = IntegerEstimator(**header["estimator"])
+        integers = {name: tensor.to(torch.int64) for name, tensor in tensors.items()}
+        scorer.load_state_dict(integers, assign=True)
+        _check_numbers(scorer)
         restorer = Restorer(scorer, coordinates=_coordinates(header["coordinates"], pad))
         restorer.metadata = dict(header["metadata"])
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError, MemoryError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path}: not a valid unshift restorer: {first}") from error
     return restorer.eval()
@@ -111,8 +121,19 @@ def _coordinates(description: dict[str, Any], pad: int | None) -> nn.Module:
     return COORDINATES[kind](**(settings if pad is None else {**settings, "pad": pad}))
 
 
-def _dtype(scorer: IntegerEstimator, name: str) -> torch.dtype:
-    return scorer.get_buffer(name).dtype
+def _depth(network: dict[str, Any]) -> int:
+    return len(network["channels"]) + len(network["line_channels"])
+
+
+def _check_numbers(scorer: IntegerEstimator) -> None:
+    """Raise unless the numbers can be those of a network: a checksum vouches for the bytes, not for their sense."""
+    for name, tensor in scorer.state_dict().items():
+        if "divisor" in name and int(tensor.min()) < 1:
+            raise ValueError(f"{name} must be 1 or more")
+        if name.endswith("_bits"):
+            value = float(tensor.view(torch.float64))
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must stand for a positive number, got {value}")
 
 
 def _resolve(path_or_name: str | Path) -> Path:
@@ -150,9 +171,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     try:
         header = json.loads(text)
         version = header["format"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path}: the description in this file is damaged") from error
-    if not isinstance(version, int) or version > FORMAT:
+    if not isinstance(version, int) or not isinstance(header.get("metadata"), dict):
+        raise ValueError(f"{path}: the description in this file is damaged")
+    if version > FORMAT:
         raise ValueError(
             f"{path}: written in format {version} by a newer unshift; this one reads up to {FORMAT}: upgrade unshift"
         )

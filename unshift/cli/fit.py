@@ -35,7 +35,7 @@ def fit(
     ] = None,
     split: Annotated[str | None, typer.Option(help="Part of a dataset to train on. Default: train, if any.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images. Default: the preset's.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Images per step.")] = 256,
+    batch_size: Annotated[int | None, typer.Option(help="Images per step. Default: the preset's.")] = None,
     learning_rate: Annotated[
         float | None, typer.Option(help="Peak of the one-cycle schedule. Default: the preset's.")
     ] = None,
@@ -43,6 +43,9 @@ def fit(
     patience: Annotated[int, typer.Option(help="Stop after so many epochs without improvement.")] = 5,
     mirror: Annotated[
         bool, typer.Option("--mirror", help="Show each image flipped half of the time: for photos.")
+    ] = False,
+    windows: Annotated[
+        bool, typer.Option("--windows", help="Show half of the batches through a random window: for photos.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Same seed, same weights.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ...")] = "cpu",
@@ -93,6 +96,7 @@ def fit(
     settings: dict[str, Any] = {
         "kind": kind.value,
         "mirror": mirror,
+        "windows": windows,
         "preset": preset.value,
         "seed": seed,
         "epochs": epochs,
