@@ -34,7 +34,7 @@ def page(results: dict[str, Any]) -> str:
         parts.append("<h2>Figure 3: shifted and restored</h2>")
         parts.append(
             f"<p>The first {len(fig3['labels'])} test images, each shifted by up to {fig3['scope']} pixels both ways. "
-            "Below each the frozen verdict of the frozen classifier.</p>"
+            "Below each the verdict of the frozen classifier.</p>"
         )
         parts.append(_picture(plots.pictures(fig3), "Original, shifted and restored digits with verdicts"))
     if "rotation" in results:
