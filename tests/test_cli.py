@@ -291,13 +291,13 @@ def test_fit_passes_its_options_on(made, monkeypatch):
     bad(
         *("fit", made / "blobs.npy", "--out", "x", "--preset", "seam", "--epochs", 7, "--batch-size", 9),
         *("--learning-rate", 0.5, "--validation", 12, "--patience", 3, "--seed", 4, "--checkpoint", "c", "--resume"),
-        *("--drop-unusable", "--threads", 1, "--channels", 3, "--kind", "rotation", "--mirror"),
+        *("--drop-unusable", "--threads", 1, "--channels", 3, "--kind", "rotation", "--mirror", "--windows"),
     )
     torch.set_num_threads(before)
     assert seen == {
         **{"shape": (80, 3, 12, 12), "preset": "seam", "epochs": 7, "batch_size": 9, "learning_rate": 0.5},
         **{"validation": 12, "patience": 3, "seed": 4, "device": "cpu", "checkpoint": Path("c"), "resume": True},
-        **{"drop_unusable": True, "data_name": "blobs.npy", "kind": "rotation", "mirror": True},
+        **{"drop_unusable": True, "data_name": "blobs.npy", "kind": "rotation", "mirror": True, "windows": True},
     }
     bad("fit", made / "blobs.npy", "--out", "x", "--validation", "0.25")
     assert seen["validation"] == 0.25

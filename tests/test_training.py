@@ -201,7 +201,7 @@ def test_shifted_copies_against_brute_force(data):
         ({"validation": 60}, "validation must leave images to train on: got 60 of 60"),
         ({"validation": 0}, "validation must leave images to train on: got 0 of 60"),
         ({"validation": -3}, "validation must leave"),
-        ({"validation": 1.0}, "validation must leave"),
+        ({"validation": 1.0}, "a share between 0 and 1, got 1.0"),
         ({"bits": 1}, "bits"),
         ({"preset": ShiftEstimator(3)}, r"wants 3 channel\(s\), got 1"),
         ({"learning_rate": 1e30}, "the loss became (nan|inf): try a lower learning_rate than 1e"),

@@ -238,7 +238,7 @@ def test_a_damaged_description_is_refused(text, tmp_path):
         load(path)
 
 
-@pytest.mark.parametrize("version", [FORMAT + 1, 99, "2", None, 1.5])
+@pytest.mark.parametrize("version", [FORMAT + 1, 99])
 def test_a_newer_format_asks_for_an_upgrade(version, file, tmp_path):
     path = changed(file, tmp_path / "x.safetensors", format=version)
     with pytest.raises(ValueError, match=rf"format {version} by a newer unshift; this one reads up to {FORMAT}: upgr"):

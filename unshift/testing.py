@@ -70,7 +70,7 @@ def equivariance_error(
         for shift in moves.split(batch_size):
             moved = _with_channels(module(_shifted(image, shift)), len(spatial))
             wanted = _shifted(still[0], shift)
-            if moved.shape != wanted.shape:
+            if moved.shape != wanted.shape or moved.isnan().any():
                 return float("inf")
             different = ordered_bits(moved) != ordered_bits(wanted)
             if different.any():  # bits first: equal infinities are equal, and 0.0 is not -0.0
