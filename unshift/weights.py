@@ -151,7 +151,8 @@ def _resolve(path_or_name: str | Path) -> Path:
 def pretrained() -> dict[str, Path]:
     """Return the shipped restorers: name to file."""
     folder = Path(str(resources.files("unshift"))) / "pretrained"
-    return {path.stem: path for path in sorted(folder.glob("*.safetensors"))}
+    files = sorted(folder.glob("*.safetensors"), key=lambda path: path.stem)
+    return {path.stem: path for path in files}
 
 
 def read_header(path: Path) -> dict[str, Any]:
