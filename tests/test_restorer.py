@@ -51,9 +51,10 @@ def wrong_shifts(restore, image):
 # --- the contract -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("dtype", "trained"), [*[(dtype, True) for dtype in DTYPES], (torch.float32, False)], ids=str)
+@TRAINED
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("preset", PRESETS)
-def test_exact_in_every_dtype_and_untrained(preset, dtype, trained):
+def test_exact_in_every_dtype_trained_and_untrained(preset, dtype, trained):
     restorer = make_restorer(preset, 3, (8, 8), trained)
     for image in hard_images(3, (8, 8), dtype).values():
         assert_exact(restorer, image)
