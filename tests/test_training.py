@@ -19,6 +19,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
+from safetensors.torch import save_file
 from samples import blobs
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
@@ -423,6 +424,19 @@ def test_a_damaged_checkpoint_is_refused_by_name(images, damage, tmp_path, monke
         quick(images).save(path)
     else:
         path.write_bytes({"cut": data[:-9], "noise": b"noise" * 99, "empty": b""}[damage])
+    with pytest.raises(ValueError, match=r"state: not a readable checkpoint .*; delete it to start anew"):
+        quick(images, checkpoint=path, resume=True)
+
+
+@pytest.mark.parametrize("part", ["weights.", "best.", "optimizer."])
+def test_a_checkpoint_without_a_part_of_its_state_is_refused(images, part, tmp_path, monkeypatch):
+    """Above all the optimiser's moments: without them the run would go on, to other weights."""
+    path = tmp_path / "state"
+    stopped(images, path, monkeypatch)
+    with safe_open(str(path), framework="pt") as file:
+        kept = {name: file.get_tensor(name) for name in file.keys() if not name.startswith(part)}  # noqa: SIM118
+        save_file(kept, tmp_path / "less", file.metadata())
+    (tmp_path / "less").replace(path)
     with pytest.raises(ValueError, match=r"state: not a readable checkpoint .*; delete it to start anew"):
         quick(images, checkpoint=path, resume=True)
 

@@ -85,7 +85,7 @@ class Checkpoint:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
             header = json.loads(text)
             settings = header["settings"]
-        except (SafetensorError, OSError, ValueError, KeyError) as error:
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"{self.path}: not a readable checkpoint ({error}); delete it to start anew") from error
         if settings != self.settings:
             other = sorted(k for k in {*settings, *self.settings} if settings.get(k) != self.settings.get(k))
@@ -93,12 +93,23 @@ class Checkpoint:
                 f"{self.path}: a checkpoint of another run ({', '.join(other)} differ); "
                 "give the same settings, or delete it to start anew"
             )
+        try:
+            self._fill(run, header, tensors)
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            first = str(error).splitlines()[0]
+            raise ValueError(f"{self.path}: not a readable checkpoint ({first}); delete it to start anew") from error
+
+    @staticmethod
+    def _fill(run: Run, header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
         run.estimator.load_state_dict(_under(tensors, "weights."))
         run.best = _under(tensors, "best.")
         state: dict[int, dict[str, torch.Tensor]] = {}
         for name, value in _under(tensors, "optimizer.").items():
             index, key = name.split(".", 1)
             state.setdefault(int(index), {})[key] = value
+        # A run is saved after a step at the least; without all of its moments it would go on to another result.
+        if len(state) != len(list(run.estimator.parameters())) or set(run.best) != set(run.estimator.state_dict()):
+            raise ValueError("a part of its state is missing")
         run.optimizer.load_state_dict({"state": state, "param_groups": header["groups"]})
         run.schedule.load_state_dict(header["schedule"])
         for name in COUNTERS:
