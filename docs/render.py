@@ -1,4 +1,6 @@
-"""Render README's tables and picture from results/: ``python docs/render.py`` (``--check``: only say if stale).
+"""Render the tables and figures of README and docs/results.md from results/: ``python docs/render.py``.
+
+``--check`` only says if a table is stale. Each file of results/ is the ``results.json`` of one command, e.g.
 
 unshift reproduce --out report && cp report/results.json results/main.json && python docs/render.py
 """
@@ -11,33 +13,102 @@ import re
 import sys
 from pathlib import Path
 
-from unshift.experiments import fig3, plots, table1
-from unshift.experiments.setting import mnist_setting
+from unshift.experiments import fig3, fig4, fig5, fig6, plots, scopes, seam, table1, table2
+from unshift.experiments.classifiers import shipped
+from unshift.experiments.setting import setting
 from unshift.weights import pretrained, read_header
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+ROWS = {"table1": table1.rows, "table2": table2.rows, "fig4": fig4.rows, "fig5": fig5.rows, "seam": seam.rows}
+
+
+def result(item: str) -> dict:
+    """Return what one command wrote, empty where it was not run yet."""
+    path = ROOT / "results" / f"{item}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def tables() -> dict[str, str]:
-    """Return each generated part of README by its marker."""
-    main = json.loads((ROOT / "results" / "main.json").read_text(encoding="utf-8"))
-    return {"table1": scopes(main["table1"], main["provenance"]), "models": models()}
+    """Return each generated part of the pages by its marker."""
+    main = result("main")
+    made = {"headline": scopes_table(main["table1"]["mnist"], table1.rows, main["provenance"]), "models": models()}
+    for item, rows in ROWS.items():
+        stored = result(item)
+        for case, measured in stored.get(item, {}).items():
+            made[f"{item}-{case}"] = scopes_table(measured, rows, stored["provenance"], item)
+    if turned := result("fig6"):
+        made["fig6"] = markdown(fig6.rows(turned["fig6"]["mnist-rotation"]))
+    if four := result("table2").get("table2"):
+        made["table2"] = architectures(four)
+    if budgets := result("seam").get("seam"):
+        made["budget"] = budget(budgets["cifar10-plain"])
+    return made
 
 
-def scopes(result: dict, provenance: dict) -> str:
-    """Return Table 1 as Markdown."""
-    (_, head), *rows = table1.rows(result)
-    lines = ["| shift up to (pixels) | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
-    for label, cells in rows:
+def markdown(rows: scopes.Rows) -> str:
+    """Return labelled rows as a Markdown table; ours in bold."""
+    (corner, head), *body = rows
+    lines = [f"| {corner} | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
+    for label, cells in body:
         name = label.strip()
         bold = "**" if name.startswith("with unshift") else ""
         lines.append(f"| {bold}{name}{bold} | " + " | ".join(f"{bold}{cell}{bold}" for cell in cells) + " |")
-    seeds = ", ".join(map(str, result["seeds"]))
-    lines += [
-        "",
-        f"<sub>Accuracy in %, {result['data']}, n = {result['images']:,}, random circular shifts both ways, "
-        f"seed {seeds}; torch {provenance['torch']}. `unshift reproduce` prints this table. Paper: its Table 1.</sub>",
+    return "\n".join(lines)
+
+
+def scopes_table(measured: dict, rows: object, provenance: dict, item: str = "") -> str:
+    """Return accuracy over scopes as Markdown, with its small print."""
+    seeds = ", ".join(map(str, measured["seeds"]))
+    small = (
+        f"Accuracy in %, {measured['data']}, n = {measured['bare_images']:,}, random circular shifts both ways, "
+        f"seed{'s' if len(measured['seeds']) > 1 else ''} {seeds}; torch {provenance['torch']}. "
+        f"`unshift reproduce{' ' + item if item else ''}` prints this table."
+    )
+    if item:
+        small += f" {training(measured)}<br>" + "<br>".join(scopes.effect_text(measured))
+        small += f"<br>commit {provenance['commit']}, {measured['seconds']:.0f} s."
+    return f"{markdown(rows(measured))}\n\n<sub>{small}</sub>"  # type: ignore[operator]
+
+
+def training(measured: dict) -> str:
+    """Return a sentence on how the classifier was trained."""
+    about = measured["training"]
+    if "epochs" not in about:
+        return ""
+    small = f"{about['small_epochs']:g} epochs at half size and " if about.get("small_epochs") else ""
+    held = f"{100 * about['validation_accuracy']:.2f}% of {about['validation_images']:,} held-out images right"
+    return f"Classifier: {small}{about['epochs']:g} epochs on {about['train_images']:,} images, {held}."
+
+
+def architectures(cases: dict) -> str:
+    """Return Table 2 as the paper lays it out, ours and the paper's."""
+    lines = [
+        "| | bare, unshifted | bare, shifted by up to 4 | with unshift, both | effect, unshifted | effect, shifted "
+        "| paper: bare | shifted | restored | effect | effect, shifted |",
+        "|---|" + "---:|" * 10,
     ]
+    for measured in cases.values():
+        (entry,) = measured["restored"].values()
+        every, paper = entry["all"], measured["paper"]
+        ours = [every["without"], measured["without"][1], every["accuracy"][1], every["effect"], entry["effect"][1]]
+        still, moved = paper["without"]
+        theirs = [still, moved, paper["restored"], paper["restored"] - still, paper["restored"] - moved]
+        cells = [f"{v:+.2f}" if k in (3, 4) else f"{v:.2f}" for values in (ours, theirs) for k, v in enumerate(values)]
+        cells[1] += f" ±{measured['without_spread'][1]:.2f}"
+        lines.append(f"| {measured['classifier']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def budget(measured: dict) -> str:
+    """Return the exact rate of the seam restorer against the epochs of its training."""
+    lines = ["| epochs | exact (test) | within 1 (test) | exact (held out) | seconds |", "|" + "---:|" * 5]
+    for entry in measured["budget"]:
+        test, held = entry["test"], entry["validation"]
+        lines.append(
+            f"| {entry['epochs']} | {100 * test['exact']:.2f}% | {100 * test['within_1']:.2f}% "
+            f"| {100 * held['exact']:.2f}% | {entry['seconds']:.0f} |"
+        )
     return "\n".join(lines)
 
 
@@ -56,31 +127,49 @@ def models() -> str:
         "",
         "<sub>exact: share of the test set found where it is, to the pixel (of a rotation: to the step of the angle "
         "grid); within 1: to one pixel or step. Each file carries its recipe (`unshift models NAME`). "
-        "`python -m unshift.experiments.pretrain NAME` makes one again.</sub>",
+        "`python -m unshift.experiments.pretrain NAME` makes one again. Classifiers that come with the package: "
+        + ", ".join(f"`{name}`" for name in shipped())
+        + ".</sub>",
     ]
     return "\n".join(lines)
 
 
 def rendered(text: str) -> str:
-    """Return README with the parts between its markers replaced."""
+    """Return a page with the parts between its markers replaced."""
     for name, table in tables().items():
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
         text = re.sub(f"{begin}.*?{end}", lambda _, t=table, b=begin, e=end: f"{b}\n{t}\n{e}", text, flags=re.S)
     return text
 
 
+def figures() -> dict[str, bytes]:
+    """Return the figures that can be drawn from results, by file name."""
+    made = {"restored.png": plots.pictures(fig3.run(setting("mnist", quick=True, progress=False)))}
+    for case, measured in result("table1").get("table1", {}).items():
+        made[f"table1-{case}.png"] = plots.curve(measured)
+    for case, measured in result("fig1").get("fig1", {}).items():
+        made[f"fig1-{case}.png"] = plots.heat_maps(measured)
+    cases = result("fig4").get("fig4", {})
+    for case, measured in cases.items():
+        if f"{case}-augmented" in cases:
+            made[f"fig4-{case}.png"] = plots.augmentation([measured, cases[f"{case}-augmented"]])
+    for measured in result("seam").get("seam", {}).values():
+        made["budget.png"] = plots.budget(measured)
+    return made
+
+
 def main() -> None:
     """Write, or check."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if README is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is stale")
     arguments = parser.parse_args()
-    readme = ROOT / "README.md"
-    new = rendered(readme.read_text(encoding="utf-8"))
+    new = {page: rendered(page.read_text(encoding="utf-8")) for page in PAGES}
     if arguments.check:
-        sys.exit(new != readme.read_text(encoding="utf-8"))
-    readme.write_text(new, encoding="utf-8")
-    picture = plots.pictures(fig3.run(mnist_setting(quick=True, progress=False)))
-    (ROOT / "docs" / "images" / "restored.png").write_bytes(picture)
+        sys.exit(any(text != page.read_text(encoding="utf-8") for page, text in new.items()))
+    for page, text in new.items():
+        page.write_text(text, encoding="utf-8")
+    for name, png in figures().items():
+        (ROOT / "docs" / "images" / name).write_bytes(png)
 
 
 if __name__ == "__main__":

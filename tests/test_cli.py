@@ -203,8 +203,8 @@ def told(monkeypatch):
     """Stand in for the experiments; the list tells what was asked of them."""
     calls = []
 
-    def reproduce(items, out, *, train, quick, progress):
-        calls.append({"items": items, "out": out, "train": train, "quick": quick, "progress": progress})
+    def reproduce(items, out, **options):
+        calls.append({"items": items, "out": out, **options})
         print("a table")
         (Path(out) / "index.html").write_text("<p>")
         return {"table1": {"rows": [1.5], "pictures": [[0.0]]}, "seconds": 2}
@@ -216,14 +216,14 @@ def told(monkeypatch):
 
 def test_reproduce_runs_the_main_job_and_names_the_report(told):
     assert good("reproduce").stdout == "a table\n\nreport: report/index.html\n"
-    assert told == [{"items": [], "out": Path("report"), "train": False, "quick": False, "progress": True}]
+    options = {"data": (), "train": False, "quick": False, "progress": True}
+    assert told == [{"items": [], "out": Path("report"), **options}]
 
 
 def test_reproduce_passes_its_options_on(told):
-    good("reproduce", "fig10", "table1", "--train", "--quick", "--out", "there/deep")
-    assert told == [
-        {"items": ["fig10", "table1"], "out": Path("there/deep"), "train": True, "quick": True, "progress": True}
-    ]
+    good("reproduce", "fig10", "table1", "--train", "--quick", "--out", "there/deep", "--data", "mnist")
+    options = {"data": ["mnist"], "train": True, "quick": True, "progress": True}
+    assert told == [{"items": ["fig10", "table1"], "out": Path("there/deep"), **options}]
 
 
 def test_reproduce_as_json_keeps_the_tables_off_stdout(told):

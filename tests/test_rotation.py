@@ -11,7 +11,7 @@ import unshift
 from unshift.data import dataset, resize, to_float
 from unshift.data.volumes import mnist3d
 from unshift.evaluation import accuracy
-from unshift.experiments import ITEMS, MAIN, reproduce, rotation, volumes
+from unshift.experiments import ITEMS, MAIN, fig5, fig6, reproduce
 from unshift.experiments.classifiers import shipped
 from unshift.experiments.rivals import principal_axis, reference_axis, vote
 from unshift.polar import rotate
@@ -28,14 +28,14 @@ def digits():
 @pytest.fixture(scope="module")
 def few(digits):
     """100 digits at 224 x 224, each turned by its own angle."""
-    upright = rotation.enlarge(digits[0][:100])
+    upright = fig6.enlarge(digits[0][:100])
     applied = 360 * torch.rand(100, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return upright, rotate(upright, applied), applied, digits[1][:100]
 
 
 def test_the_path_does_nothing_to_upright_digits(digits):
     straight = resize(to_float(digits[0][:50]), (32, 32))
-    assert torch.allclose(rotation.shrink(rotation.enlarge(digits[0][:50])), straight, atol=1e-6)
+    assert torch.allclose(fig6.shrink(fig6.enlarge(digits[0][:50])), straight, atol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "lowest"), [("mnist-rotation", 0.95), ("mnist-rotation-paper", 0.86)])
@@ -43,8 +43,8 @@ def test_shipped_restorers_undo_random_rotations(few, name, lowest):
     _, turned, _, labels = few
     classifier = shipped()["lenet5-mnist"]()
     restorer = unshift.load(name)
-    bare = accuracy(classifier, rotation.shrink(turned), labels)
-    restored = accuracy(classifier, rotation.shrink(restorer(turned)), labels)
+    bare = accuracy(classifier, fig6.shrink(turned), labels)
+    restored = accuracy(classifier, fig6.shrink(restorer(turned)), labels)
     assert bare < 0.6
     assert restored >= lowest
     assert restorer.metadata["kind"] == "rotation"
@@ -62,7 +62,7 @@ def test_the_papers_restorer_is_the_papers():
 @pytest.mark.parametrize("name", NAMES)
 def test_shipped_restorers_are_exact_under_quarter_turns(digits, name):
     restorer = unshift.load(name)
-    upright = rotation.enlarge(digits[0][:40])
+    upright = fig6.enlarge(digits[0][:40])
     wanted, still = restorer(upright), restorer.estimate(upright)
     for k in range(1, 4):
         turned = torch.rot90(upright, k, (2, 3))
@@ -76,7 +76,7 @@ def test_shipped_restorers_are_exact_under_quarter_turns(digits, name):
 def test_shipped_restorers_are_exact_under_quarter_turns_on_all_test_digits(digits, name):
     restorer = unshift.load(name)
     for part in digits[0].split(200):
-        upright = rotation.enlarge(part)
+        upright = fig6.enlarge(part)
         wanted = restorer(upright)
         for k in range(1, 4):
             assert torch.equal(restorer(torch.rot90(upright, k, (2, 3))), wanted)
@@ -112,7 +112,7 @@ def test_the_vote_sees_what_a_rotated_and_resized_image_shows(few):
     _, turned, _, _ = few
     classifier = shipped()["lenet5-mnist"]()
     with torch.no_grad():
-        slow = [classifier(rotation.shrink(rotate(turned[:12], 90.0 * k))).argmax(1) for k in range(4)]
+        slow = [classifier(fig6.shrink(rotate(turned[:12], 90.0 * k))).argmax(1) for k in range(4)]
     assert torch.equal(vote(classifier, turned[:12], turns=4), torch.stack(slow).mode(0).values)
 
 
@@ -121,36 +121,37 @@ def test_the_vote_sees_what_a_rotated_and_resized_image_shows(few):
 
 def test_they_are_not_part_of_the_main_job():
     assert set(MAIN) == {"table1", "fig1", "fig3"}
-    assert {"rotation", "3d"} <= set(ITEMS)
+    assert {"fig5", "fig6"} <= set(ITEMS)
 
 
-def test_reproduce_rotation_and_3d_quickly(tmp_path, capsys):
-    results = reproduce(["rotation", "3d"], tmp_path, quick=True, progress=False)
+def test_reproduce_them_quickly(tmp_path, capsys):
+    results = reproduce(["fig6", "fig5"], tmp_path, quick=True, progress=False)
     page = (tmp_path / "index.html").read_text()
-    assert page.count("<img ") == 5 if results["rotation"]["pictures"]["examples"] else 4
+    assert page.count("<img ") == 5 if results["fig6"]["mnist-rotation"]["pictures"]["examples"] else 4
     assert "What cannot be restored" in page
     assert "3D-MNIST, regenerated" in page
     kept = json.loads((tmp_path / "results.json").read_text(), parse_constant=lambda name: pytest.fail(name))
-    turned = kept["rotation"]
+    turned = kept["fig6"]["mnist-rotation"]
     assert turned["accuracy"]["without"] < turned["accuracy"]["mnist-rotation"]
     assert turned["cost"]["vote of 36"]["ms"] > 5 * turned["cost"]["mnist-rotation"]["ms"]
     assert turned["sweep"]["quarter_turns_different"] == dict.fromkeys(NAMES, 0)
     assert len(turned["sweep"]["accuracy"]["without"]) == 36
     assert sum(turned["errors"]["mnist-rotation"]["histogram"]["counts"]) == turned["images"]
-    assert [sheet["angle"] for sheet in results["rotation"]["pictures"]["sheets"]] == [40, 90, 150]
-    assert kept["3d"]["same_at_every_scope"]
-    assert kept["3d"]["scopes"] == list(range(9))
+    assert [sheet["angle"] for sheet in results["fig6"]["mnist-rotation"]["pictures"]["sheets"]] == [40, 90, 150]
+    volumes = kept["fig5"]["mnist3d"]
+    assert volumes["restored"]["mnist3d"]["same_at_every_scope"]
+    assert volumes["scopes"] == list(range(9))
     shown = capsys.readouterr().out
     assert "vote over 36 rotations" in shown
-    assert "within 1 voxel" in shown
+    assert "shift up to (voxels)" in shown
 
 
 @pytest.mark.slow
 def test_reproduce_trains_too():
-    setting = rotation.turn_setting(train=True, quick=True, progress=False)
+    setting = fig6.setting(train=True, quick=True, progress=False)
     assert set(setting.restorers) == {"dense", "paper"}
     assert (
-        volumes.volume_setting(train=True, quick=True, progress=False).restorers["paper"].metadata["data"] == "mnist3d"
+        fig5.setting(train=True, quick=True, progress=False).restorers["paper"].metadata["data"] == "mnist3d"
     )
 
 
@@ -163,12 +164,12 @@ def test_the_targets_on_the_whole_test_set(digits):
     restorers = {name: unshift.load(name) for name in NAMES}
     right = dict.fromkeys(("upright", "without", *NAMES), 0)
     for rows in torch.arange(len(images)).split(200):
-        upright = rotation.enlarge(images[rows])
+        upright = fig6.enlarge(images[rows])
         turned = rotate(upright, applied[rows])
         seen = {"upright": upright, "without": turned, **{name: r(turned) for name, r in restorers.items()}}
         for name, shown in seen.items():
             with torch.no_grad():
-                right[name] += int((classifier(rotation.shrink(shown)).argmax(1) == labels[rows]).sum())
+                right[name] += int((classifier(fig6.shrink(shown)).argmax(1) == labels[rows]).sum())
     share = {name: count / len(images) for name, count in right.items()}
     assert share["without"] < 0.45
     assert share["mnist-rotation-paper"] >= 0.92
@@ -178,8 +179,8 @@ def test_the_targets_on_the_whole_test_set(digits):
 
 @pytest.mark.slow
 def test_the_volume_classifier_is_the_same_for_every_shift():
-    setting = volumes.volume_setting(progress=False)
+    setting = fig5.setting(progress=False)
     assert len(setting.images) == len(mnist3d("test")) == 1000
-    result = volumes.run(setting, scopes=range(0, 9, 4))
-    assert result["same_at_every_scope"]
-    assert result["rates"]["within_1"] >= 0.95
+    result = fig5.run(setting)
+    assert result["restored"]["mnist3d"]["same_at_every_scope"]
+    assert result["restored"]["mnist3d"]["rates"]["within_1"] >= 0.95

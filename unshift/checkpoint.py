@@ -102,14 +102,15 @@ class Checkpoint:
     @staticmethod
     def _fill(run: Run, header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
         run.estimator.load_state_dict(_under(tensors, "weights."))
-        run.best = _under(tensors, "best.")
+        best = _under(tensors, "best.")
         state: dict[int, dict[str, torch.Tensor]] = {}
         for name, value in _under(tensors, "optimizer.").items():
             index, key = name.split(".", 1)
             state.setdefault(int(index), {})[key] = value
         # A run is saved after a step at the least; without all of its moments it would go on to another result.
-        if len(state) != len(list(run.estimator.parameters())) or set(run.best) != set(run.estimator.state_dict()):
+        if len(state) != len(list(run.estimator.parameters())) or set(best) != set(run.best):
             raise ValueError("a part of its state is missing")
+        run.best = best
         run.optimizer.load_state_dict({"state": state, "param_groups": header["groups"]})
         run.schedule.load_state_dict(header["schedule"])
         for name in COUNTERS:

@@ -14,7 +14,9 @@ from unshift import Restorer, apply
 from unshift.evaluation import predict
 from unshift.experiments.setting import Setting
 
-__all__ = ["run"]
+__all__ = ["CASES", "run"]
+
+CASES = ("mnist", "cifar10-vgg16", "fashion-mnist")
 
 
 def run(setting: Setting, reach: int = 3, restored_images: int = 1000) -> dict[str, Any]:
@@ -23,24 +25,24 @@ def run(setting: Setting, reach: int = 3, restored_images: int = 1000) -> dict[s
     The restorer is run on the first ``restored_images`` only: what it gives is the same at every shift.
     """
     name, restorer = next(iter(setting.restorers.items()))
-    clean = predict(setting.classifier, setting.images) == setting.labels
-    few, few_labels = setting.images[:restored_images], setting.labels[:restored_images]
+    images, labels = setting.images[: setting.bare], setting.labels[: setting.bare]
+    clean = predict(setting.classifier, images) == labels
+    few, few_labels = images[:restored_images], labels[:restored_images]
     still = _restored(restorer, few)
     clean_restored = predict(setting.classifier, still) == few_labels
     bare, restored = [], []
     offsets = range(-reach, reach + 1)
     grid = [(down, right) for down in offsets for right in offsets]
     for down, right in tqdm(grid, desc="shifts", unit="shift", disable=None if setting.progress else True):
-        moved = apply(setting.images, torch.tensor([[down, right]]).expand(len(setting.images), 2))
-        bare.append(_points(predict(setting.classifier, moved) == setting.labels, clean))
+        moved = apply(images, torch.tensor([[down, right]]).expand(len(images), 2))
+        bare.append(_points(predict(setting.classifier, moved) == labels, clean))
         back = _restored(restorer, moved[: len(few)])
-        # The classifier is a function: on the very same images it need not be asked again.
-        right_now = clean_restored if torch.equal(back, still) else predict(setting.classifier, back) == few_labels
-        restored.append(_points(right_now, clean_restored))
+        restored.append(_points(predict(setting.classifier, back) == few_labels, clean_restored))
     side = len(offsets)
     return {
         **setting.describe(),
         "restorer": name,
+        "clean": 100 * float(clean.double().mean()),
         "restored_images": len(few),
         "offsets": list(offsets),
         "lost_without": [bare[i * side : (i + 1) * side] for i in range(side)],

@@ -11,7 +11,9 @@ from unshift import apply
 from unshift.evaluation import predict, random_shifts
 from unshift.experiments.setting import Setting
 
-__all__ = ["run"]
+__all__ = ["CASES", "run"]
+
+CASES = ("mnist", "cifar10-vgg16", "fashion-mnist", "cifar10-plain")
 
 
 def run(setting: Setting, count: int = 10) -> dict[str, Any]:
@@ -28,6 +30,7 @@ def run(setting: Setting, count: int = 10) -> dict[str, Any]:
         "restorer": name,
         "scope": scope,
         "labels": setting.labels[:count].tolist(),
+        "classes": list(setting.classes),
         "applied": shift.tolist(),
         "estimated": estimate.shift.tolist(),
         "confidence": estimate.confidence.tolist(),

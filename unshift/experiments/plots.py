@@ -12,27 +12,71 @@ matplotlib.use("Agg")  # files only: no window, no display needed
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-__all__ = ["curve", "heat_maps", "pictures"]
+__all__ = ["augmentation", "budget", "curve", "heat_maps", "pictures"]
 
 BARE, RESTORED, PAPER = "#c2410c", "#0f766e", "#9ca3af"
 
 
-def curve(table1: dict[str, Any]) -> bytes:
+def curve(result: dict[str, Any]) -> bytes:
     """Accuracy against scope: the bare classifier falls, the restored one is a flat line."""
     figure, axes = plt.subplots(figsize=(7.2, 3.9))
-    scopes = table1["scopes"]
-    axes.plot(scopes, [table1["paper"]["without"][s] for s in scopes], color=PAPER, ls=":", label="paper, bare")
-    axes.plot(scopes, table1["without"], "o-", color=BARE, label=f"{table1['classifier']}, bare")
-    for (name, entry), style in zip(table1["restored"].items(), ("o-", "s--", "^:"), strict=False):
+    scopes = result["scopes"]
+    if paper := result.get("paper"):
+        axes.plot(scopes, paper["without"], color=PAPER, ls=":", label=f"paper: {paper['classifier']}, bare")
+    _bare(axes, result, f"{result['classifier']}, bare", "o-")
+    for (name, entry), style in zip(result["restored"].items(), ("o-", "s--", "^:"), strict=False):
         axes.plot(scopes, entry["accuracy"], style, color=RESTORED, label=f"with unshift ({name})", ms=5)
-    axes.set_xlabel("random circular shift of up to … pixels")
-    axes.set_ylabel("accuracy (%)")
-    axes.set_ylim(0, 103)
+    lowest = min(*result["without"], *(paper["without"] if paper else [100]))
+    axes.set_ylim(0 if lowest < 50 else 10 * (lowest // 10) - 5, 103)
+    _scope_axis(axes, result)
+    return _png(figure)
+
+
+def augmentation(results: list[dict[str, Any]]) -> bytes:
+    """Figure 4: trained without (dashed) and with (solid) augmentation, each bare and restored."""
+    figure, axes = plt.subplots(figsize=(7.2, 3.9))
+    for result, dash in zip(results, ("--", "-"), strict=False):
+        scope = result["training"].get("scope")
+        kind = f"trained with shifts up to {scope}" if scope else "trained without shifts"
+        _bare(axes, result, f"{kind}, bare", f"o{dash}")
+        entry = next(iter(result["restored"].values()))
+        axes.plot(result["scopes"], entry["accuracy"], f"s{dash}", color=RESTORED, label=f"{kind}, with unshift", ms=4)
+        if scope:
+            axes.axvspan(0, scope, color="#9ca3af", alpha=0.15, lw=0)
+    _scope_axis(axes, results[0])
+    return _png(figure)
+
+
+def budget(result: dict[str, Any]) -> bytes:
+    """Exact rate of the seam restorer against the length of its training."""
+    figure, axes = plt.subplots(figsize=(5.6, 3.4))
+    epochs = [entry["epochs"] for entry in result["budget"]]
+    for kind, color in (("test", RESTORED), ("validation", PAPER)):
+        rates = [100 * entry[kind]["exact"] for entry in result["budget"]]
+        axes.plot(epochs, rates, "o-", color=color, label=f"{kind}, n = {result['budget'][0][kind]['images']:,}")
+    axes.set_xlabel("epochs of training")
+    axes.set_ylabel("found to the pixel (%)")
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="lower left")
-    axes.set_title(f"{table1['data']}, n = {table1['images']:,}", fontsize=10, loc="left")
+    axes.legend(frameon=False, loc="lower right")
     return _png(figure)
+
+
+def _bare(axes: Any, result: dict[str, Any], label: str, style: str) -> None:
+    """Draw the bare classifier's line, with its spread over seeds where there are several."""
+    spread = [value or 0.0 for value in result["without_spread"]]
+    axes.errorbar(result["scopes"], result["without"], yerr=spread, fmt=style, color=BARE, label=label, ms=5, capsize=2)
+
+
+def _scope_axis(axes: Any, result: dict[str, Any]) -> None:
+    axes.set_xlabel("random circular shift of up to … pixels")
+    axes.set_ylabel("accuracy (%)")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="lower left", fontsize=8.5)
+    title = f"{result['data']}, n = {result['bare_images']:,}"
+    seeds = len(result["seeds"])
+    axes.set_title(title + (f", {seeds} draws of the shifts" if seeds > 1 else ""), fontsize=10, loc="left")
 
 
 def heat_maps(fig1: dict[str, Any]) -> bytes:
@@ -71,7 +115,9 @@ def pictures(fig3: dict[str, Any]) -> bytes:
             if row != "original":
                 verdict = fig3[f"verdict_{row}"][c]
                 right = verdict == fig3["labels"][c]
-                axes.set_xlabel(f"“{verdict}”", color=RESTORED if right else BARE, fontsize=10, labelpad=1)
+                said = fig3["classes"][verdict] if fig3["classes"] else str(verdict)
+                size = 10 if len(said) < 3 else 7
+                axes.set_xlabel(f"“{said}”", color=RESTORED if right else BARE, fontsize=size, labelpad=1)
         panels[r, 0].set_ylabel(row, fontsize=10)
     figure.subplots_adjust(left=0.05, right=0.995, top=0.99, bottom=0.06, wspace=0.08, hspace=0.25)
     return _png(figure)

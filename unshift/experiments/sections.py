@@ -1,4 +1,4 @@
-"""The report's sections on rotation and on volumes, as HTML."""
+"""The report's sections, one per experiment, as HTML: each takes the results by case, and what makes a picture."""
 
 from __future__ import annotations
 
@@ -6,15 +6,93 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from unshift.experiments import plots_rotation, rotation, volumes
+from unshift.experiments import fig4, fig5, fig6, plots, plots_rotation, scopes, seam, table1, table2
 
-__all__ = ["rotation_section", "volume_section"]
+__all__ = ["SECTIONS"]
 
 Picture = Callable[[bytes, str], str]
+Cases = dict[str, dict[str, Any]]
 
 
-def rotation_section(result: dict[str, Any], picture: Picture) -> list[str]:
+def table1_section(cases: Cases, picture: Picture) -> list[str]:
+    """Return the parts of the page on Table 1."""
+    parts = ["<h2>Table 1: accuracy over translation scopes</h2>"]
+    for result in cases.values():
+        parts += _measured(result, table1.rows(result))
+        parts.append(picture(plots.curve(result), "Accuracy against the size of the shift"))
+    return parts
+
+
+def fig1_section(cases: Cases, picture: Picture) -> list[str]:
+    """Return the parts of the page on Figure 1."""
+    parts = ["<h2>Figure 1: what a few pixels cost</h2>"]
+    for fig1 in cases.values():
+        parts.append(
+            f"<p>Accuracy lost at each single shift by {escape(fig1['classifier'])}, {escape(fig1['data'])}, "
+            f"n = {fig1['bare_images']:,} per cell. Right: the first {fig1['restored_images']:,} of them, restored "
+            "before they are classified.</p>"
+        )
+        parts.append(picture(plots.heat_maps(fig1), "Accuracy lost at every shift, without and with the restorer"))
+    return parts
+
+
+def fig3_section(cases: Cases, picture: Picture) -> list[str]:
+    """Return the parts of the page on Figure 3."""
+    parts = ["<h2>Figure 3: shifted and restored</h2>"]
+    for fig3 in cases.values():
+        parts.append(
+            f"<p>{escape(fig3['data'])}, the first {len(fig3['labels'])} images, each shifted by up to "
+            f"{fig3['scope']} pixels both ways. Below each the verdict of the frozen {escape(fig3['classifier'])}.</p>"
+        )
+        parts.append(picture(plots.pictures(fig3), "Original, shifted and restored images with verdicts"))
+    return parts
+
+
+def table2_section(cases: Cases, picture: Picture) -> list[str]:
+    """Return the parts of the page on Table 2."""
+    parts = ["<h2>Table 2: four architectures</h2>"]
+    for result in cases.values():
+        parts += _measured(result, table2.rows(result))
+    return parts
+
+
+def fig4_section(cases: Cases, picture: Picture) -> list[str]:
+    """Return the parts of the page on Figure 4: each case beside its augmented twin."""
+    parts = ["<h2>Figure 4: beyond the scope of augmentation</h2>"]
+    for name, result in cases.items():
+        if not name.endswith("-augmented"):
+            pair = [result, *(cases[twin] for twin in (f"{name}-augmented",) if twin in cases)]
+            parts.append(picture(plots.augmentation(pair), "Accuracy with and without augmentation and restorer"))
+            for each in pair:
+                parts += _measured(each, fig4.rows(each))
+    return parts
+
+
+def seam_section(cases: Cases, picture: Picture) -> list[str]:
+    """Return the parts of the page on photos without a margin."""
+    parts = ["<h2>No margin: the seam alone</h2>"]
+    for result in cases.values():
+        parts += _measured(result, seam.rows(result))
+        if len(result["budget"]) > 1:
+            parts.append(picture(plots.budget(result), "Exact rate against epochs of training"))
+    return parts
+
+
+def _measured(result: dict[str, Any], rows: scopes.Rows) -> list[str]:
+    """Return a table of accuracies over scopes with its small print."""
+    note = (
+        f"Accuracy in %, {escape(result['data'])}, n = {result['bare_images']:,}, each image shifted circularly by its "
+        f"own random shift within the scope, both ways; seeds {', '.join(map(str, result['seeds']))}; ± is the "
+        "standard deviation over seeds; consistent: share of images with one verdict under all seeds' shifts. "
+        "Paper: Wang, Yu, Gao, “Restore Translation Using Equivariant Neural Networks”."
+    )
+    said = "".join(f"<br>{escape(sentence)}" for sentence in scopes.effect_text(result))
+    return [_table(rows), f'<p class="soft">{note}{said}</p>']
+
+
+def fig6_section(cases: Cases, picture: Picture) -> list[str]:
     """Return the parts of the page on rotation."""
+    (result,) = cases.values()
     accuracy, lost, swept = result["accuracy"], result["lost"], result["sweep"]
     name = result["restorers"][0]
     vote, ours = result["cost"]["vote of 36"], result["cost"][name]
@@ -23,13 +101,13 @@ def rotation_section(result: dict[str, Any], picture: Picture) -> list[str]:
     of_zeros = lost["median_error_of_class"][0]
     zero = "nothing known" if of_zeros is None else f"{of_zeros:.1f} degrees (median)"
     parts = [
-        "<h2>Rotation: a shift of the angle axis (section 5.2)</h2>",
+        "<h2>Figure 6, rotation: a shift of the angle axis</h2>",
         f"<p>Each of {result['images']:,} digits rotated by its own random angle: {escape(result['classifier'])} alone "
         f"{accuracy['without']:.2f}%, behind <code>{escape(name)}</code> {accuracy[name]:.2f}%, never rotated "
         f"{accuracy['upright']:.2f}%. A vote over 36 rotations costs {vote['ms'] / ours['ms']:.1f} times as much and "
         f"gives {accuracy['vote of 36']:.2f}%. Quarter turns restored to another image than the unrotated digit: "
         f"{different} of {3 * swept['images'] * len(result['restorers']):,}.</p>",
-        _table(rotation.rows(result)),
+        _table(fig6.rows(result)),
         '<p class="soft">Accuracy in %, over all digits; then of digits turned at their own 28x28 and enlarged '
         "afterwards, where the lattice of their pixels cannot give the angle away; then per class; passes through "
         "the classifier, and time a digit by the same path: rotated at 224x224, resized to 32x32, classified.</p>",
@@ -49,25 +127,36 @@ def rotation_section(result: dict[str, Any], picture: Picture) -> list[str]:
     return parts if examples is None else [*parts, picture(examples, "Digits that cannot be restored")]
 
 
-def volume_section(result: dict[str, Any], picture: Picture) -> list[str]:
+def fig5_section(cases: Cases, picture: Picture) -> list[str]:
     """Return the parts of the page on volumes."""
-    rates = result["rates"]
-    flat = "the same number in every column" if result["same_at_every_scope"] else "not quite flat"
+    (result,) = cases.values()
     return [
-        "<h2>Volumes: one axis more</h2>",
-        f"<p>{escape(result['data'])}, n = {result['images']:,}, shifted along all three axes: with the restorer "
-        f"{result['restored'][-1]:.2f}%, {flat}. {100 * rates['exact']:.1f}% of the volumes come back to the voxel, "
-        f"{100 * rates['within_1']:.1f}% to within one along every axis.</p>",
-        _table(volumes.rows(result)),
+        "<h2>Figure 5, volumes: one axis more</h2>",
+        *_measured(result, fig5.rows(result)),
         picture(plots_rotation.volume_pictures(result), "Volumes original, shifted and restored"),
     ]
 
 
-def _table(rows: list[tuple[str, list[str]]]) -> str:
+def _table(rows: scopes.Rows) -> str:
+    kinds = {"paper": "paper", "with": "with", "effect": "effect", "spread": "effect", "consistent": "effect"}
     lines = []
     for number, (label, cells) in enumerate(rows):
         tag = "th" if number == 0 else "td"
-        kind = "with" if label.startswith("with") else "bare" if "bare" in label or "alone" in label else ""
+        first = (label.split() or [""])[0].strip(":,")
+        kind = kinds.get(first, "bare" if "bare" in label or "alone" in label else "")
         body = "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells)
-        lines.append(f'<tr class="{kind}"><th>{escape(label)}</th>{body}</tr>')
+        lines.append(f'<tr class="{kind}"><th>{escape(label.strip())}</th>{body}</tr>')
     return f'<div class="scroll"><table>{"".join(lines)}</table></div>'
+
+
+SECTIONS: dict[str, Callable[[Cases, Picture], list[str]]] = {
+    "table1": table1_section,
+    "fig1": fig1_section,
+    "fig3": fig3_section,
+    "table2": table2_section,
+    "fig4": fig4_section,
+    "fig5": fig5_section,
+    "fig6": fig6_section,
+    "seam": seam_section,
+}
+"""Item to what writes its section."""

@@ -1,4 +1,4 @@
-"""Rotation (section 5.2): digits turned by any angle, before a classifier that knows upright ones only.
+"""Figure 6, rotation (section 5.2): digits turned by any angle, before a classifier that knows upright ones only.
 
 Claims: a rotation is a shift of the angle axis, so the same estimator undoes it; quarter turns exactly. What
 the paper shows in pictures is measured here, beside two simple rivals, and so is what cannot be restored.
@@ -24,10 +24,13 @@ import unshift
 from unshift import Restorer
 from unshift.data import dataset, resize, to_float
 from unshift.evaluation import predict
+from unshift.experiments.classifiers import shipped
 from unshift.experiments.rivals import principal_axis, reference_axis, vote
 from unshift.polar import rotate
 
-__all__ = ["SHOWN", "TurnSetting", "run", "text", "turn_setting"]
+__all__ = ["CASE", "SHOWN", "TurnSetting", "run", "setting", "text"]
+
+CASE = "mnist-rotation"
 
 SIZE, SEEN = 224, 32
 SHOWN = (40, 90, 150)
@@ -51,10 +54,15 @@ class TurnSetting:
     progress: bool = True
 
 
-def turn_setting(*, train: bool = False, quick: bool = False, progress: bool = True) -> TurnSetting:
+def setting(
+    case: str = CASE,
+    *,
+    train: bool = False,
+    quick: bool = False,
+    seeds: tuple[int, ...] = (0,),
+    progress: bool = True,
+) -> TurnSetting:
     """Return MNIST with the shipped LeNet-5 and rotation restorers; ``train`` fits the latter on embedded digits."""
-    from unshift.experiments.classifiers import shipped
-
     test, upright = dataset("mnist-10k", "test"), dataset("mnist-10k", "train")
     assert test.labels is not None
     count = 24 if quick else len(test.images)
