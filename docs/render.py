@@ -1,8 +1,12 @@
-"""Render the tables and figures of README and docs/results.md from results/: ``python docs/render.py``.
+"""Render the tables and figures of README and the docs from results/: ``python docs/render.py``.
 
-``--check`` only says if a table is stale. Each file of results/ is the ``results.json`` of one command, e.g.
+``--check`` only says if a table is stale. Each file of results/ is the ``results.json`` of one command:
 
-unshift reproduce --out report && cp report/results.json results/main.json && python docs/render.py
+unshift reproduce                                        main.json
+unshift reproduce table1 fig1 fig3 fig4 --data mnist     mnist.json, and so for fashion-mnist
+unshift reproduce table1 fig1 fig3 table2 fig4 --data cifar10    cifar10.json
+unshift reproduce seam --train                           seam.json
+unshift reproduce fig5                                   fig5.json, and so for fig6
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from unshift.experiments import fig3, fig4, fig5, fig6, plots, scopes, seam, table1, table2
@@ -19,30 +24,34 @@ from unshift.experiments.setting import setting
 from unshift.weights import pretrained, read_header
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = (ROOT / "README.md", ROOT / "docs" / "results.md")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in ("index", "results", "comparison")))
 ROWS = {"table1": table1.rows, "table2": table2.rows, "fig4": fig4.rows, "fig5": fig5.rows, "seam": seam.rows}
 
 
 def result(item: str) -> dict:
-    """Return what one command wrote, empty where it was not run yet."""
-    path = ROOT / "results" / f"{item}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    """Return an item's results by case, from all files but that of the main job, each with where it came from."""
+    cases = {}
+    for path in sorted((ROOT / "results").glob("*.json")):
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if path.stem != "main" and item in stored:
+            cases |= {case: {**each, "provenance": stored["provenance"]} for case, each in stored[item].items()}
+    return cases
 
 
 def tables() -> dict[str, str]:
     """Return each generated part of the pages by its marker."""
-    main = result("main")
-    made = {"headline": scopes_table(main["table1"]["mnist"], table1.rows, main["provenance"]), "models": models()}
+    main = json.loads((ROOT / "results" / "main.json").read_text(encoding="utf-8"))
+    digits = {**main["table1"]["mnist"], "provenance": main["provenance"]}
+    made = {"headline": scopes_table(digits, table1.rows), "models": models()}
     for item, rows in ROWS.items():
-        stored = result(item)
-        for case, measured in stored.get(item, {}).items():
-            made[f"{item}-{case}"] = scopes_table(measured, rows, stored["provenance"], item)
-    if turned := result("fig6"):
-        made["fig6"] = markdown(fig6.rows(turned["fig6"]["mnist-rotation"]))
-    if four := result("table2").get("table2"):
+        for case, measured in result(item).items():
+            made[f"{item}-{case}"] = scopes_table(measured, rows, item)
+    for turned in result("fig6").values():
+        made["fig6"] = markdown(fig6.rows(turned))
+    if four := result("table2"):
         made["table2"] = architectures(four)
-    if budgets := result("seam").get("seam"):
-        made["budget"] = budget(budgets["cifar10-plain"])
+    for measured in result("seam").values():
+        made["budget"] = budget(measured)
     return made
 
 
@@ -57,8 +66,9 @@ def markdown(rows: scopes.Rows) -> str:
     return "\n".join(lines)
 
 
-def scopes_table(measured: dict, rows: object, provenance: dict, item: str = "") -> str:
+def scopes_table(measured: dict, rows: Callable[[dict], scopes.Rows], item: str = "") -> str:
     """Return accuracy over scopes as Markdown, with its small print."""
+    provenance = measured["provenance"]
     seeds = ", ".join(map(str, measured["seeds"]))
     small = (
         f"Accuracy in %, {measured['data']}, n = {measured['bare_images']:,}, random circular shifts both ways, "
@@ -68,7 +78,7 @@ def scopes_table(measured: dict, rows: object, provenance: dict, item: str = "")
     if item:
         small += f" {training(measured)}<br>" + "<br>".join(scopes.effect_text(measured))
         small += f"<br>commit {provenance['commit']}, {measured['seconds']:.0f} s."
-    return f"{markdown(rows(measured))}\n\n<sub>{small}</sub>"  # type: ignore[operator]
+    return f"{markdown(rows(measured))}\n\n<sub>{small}</sub>"
 
 
 def training(measured: dict) -> str:
@@ -145,15 +155,15 @@ def rendered(text: str) -> str:
 def figures() -> dict[str, bytes]:
     """Return the figures that can be drawn from results, by file name."""
     made = {"restored.png": plots.pictures(fig3.run(setting("mnist", quick=True, progress=False)))}
-    for case, measured in result("table1").get("table1", {}).items():
+    for case, measured in result("table1").items():
         made[f"table1-{case}.png"] = plots.curve(measured)
-    for case, measured in result("fig1").get("fig1", {}).items():
+    for case, measured in result("fig1").items():
         made[f"fig1-{case}.png"] = plots.heat_maps(measured)
-    cases = result("fig4").get("fig4", {})
+    cases = result("fig4")
     for case, measured in cases.items():
         if f"{case}-augmented" in cases:
             made[f"fig4-{case}.png"] = plots.augmentation([measured, cases[f"{case}-augmented"]])
-    for measured in result("seam").get("seam", {}).values():
+    for measured in result("seam").values():
         made["budget.png"] = plots.budget(measured)
     return made
 
