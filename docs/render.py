@@ -47,7 +47,9 @@ def tables() -> dict[str, str]:
         for case, measured in result(item).items():
             made[f"{item}-{case}"] = scopes_table(measured, rows, item)
     for turned in result("fig6").values():
-        made["fig6"] = markdown(fig6.rows(turned))
+        turns = fig6.rows(turned)
+        made["fig6"] = markdown(turns)
+        made["rivals"] = markdown([(label, [cells[0], *cells[-2:]]) for label, cells in turns])  # without the classes
     if four := result("table2"):
         made["table2"] = architectures(four)
     for measured in result("seam").values():

@@ -8,7 +8,7 @@ torch.Size([10000, 1, 28, 28])
 from __future__ import annotations
 
 from unshift.data.datasets import Status, dataset, get, status
-from unshift.data.files import DataError
+from unshift.data.files import DataError, root
 from unshift.data.pixels import ImageSet, pad, prepare, resize, to_float
 from unshift.data.sources import open_images
 
@@ -22,6 +22,7 @@ __all__ = [
     "pad",
     "prepare",
     "resize",
+    "root",
     "status",
     "to_float",
 ]

@@ -26,8 +26,7 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 
 from unshift.checkpoint import Checkpoint
-from unshift.data import dataset, prepare, to_float
-from unshift.data.files import root
+from unshift.data import dataset, prepare, root, to_float
 from unshift.evaluation import accuracy, random_shifts
 from unshift.experiments.architectures import ARCHITECTURES
 from unshift.shifts import apply

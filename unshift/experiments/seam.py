@@ -11,7 +11,7 @@ from typing import Any
 
 import unshift
 from unshift import Restorer
-from unshift.data.files import root
+from unshift.data import root
 from unshift.experiments import pretrain, scopes
 from unshift.experiments.setting import Setting
 

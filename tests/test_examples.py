@@ -1,0 +1,74 @@
+"""The examples run as they are, alone, in seconds; they stay short; and what they print is what they promise."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+PRINTS = {
+    "wrap_your_model": ["8 pixels", "unshifted digits equal: True"],
+    "wrap_an_onnx_model": ["unshifted", "the logits do not depend on the shift: True"],
+    "fit_on_a_folder": ["180 photos", "found where they are", "1,024 checked", "0 mismatches"],
+    "segmentation": ["alone", "to the bit: False", "wrapped", "to the bit: True"],
+    "in_a_dataloader": ["as it is", "restored"],
+    "which_layer_breaks": ["MaxPool2d", "BREAKS IT", "equivariant", "position turns into a feature"],
+}
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> dict[str, str]:
+    """An environment with no datasets, no display, one thread, and this checkout."""
+    path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]).rstrip(os.pathsep)
+    ours = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg", "TMPDIR": str(tmp_path)}
+    return {**os.environ, **ours, "UNSHIFT_DATA": str(tmp_path), "IPYTHONDIR": str(tmp_path)}
+
+
+def test_these_are_the_examples() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(PRINTS)
+
+
+@pytest.mark.parametrize("name", PRINTS)
+def test_it_is_short_and_says_what_it_is(name: str) -> None:
+    source = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+    assert len(source.splitlines()) < 40
+    assert f"python examples/{name}.py" in (ast.get_docstring(ast.parse(source)) or "")
+
+
+@pytest.mark.parametrize("name", PRINTS)
+def test_it_runs(name: str, tmp_path: Path, alone: dict[str, str]) -> None:
+    if name == "wrap_an_onnx_model":
+        pytest.importorskip("onnxruntime")
+    command = [sys.executable, "-W", "error::UserWarning", str(EXAMPLES / f"{name}.py")]
+    run = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    for expected in PRINTS[name]:
+        assert expected in run.stdout
+
+
+def test_the_tour_runs(tmp_path: Path, alone: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, value in alone.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.delenv("MPLBACKEND")  # the notebook's own: pictures inline
+    tour = nbformat.read(EXAMPLES / "tour.ipynb", as_version=4)
+    NotebookClient(tour, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in tour.cells for output in cell.get("outputs", [])]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) >= 3
+    errors = [output["text"] for output in outputs if output.get("name") == "stderr"]
+    assert not [text for text in errors if "TqdmWarning" not in text]  # it misses ipywidgets, for progress bars
+
+
+def test_the_tour_is_kept_without_outputs() -> None:
+    tour = nbformat.read(EXAMPLES / "tour.ipynb", as_version=4)
+    nbformat.validate(tour)
+    assert all(not cell.get("outputs") for cell in tour.cells)
+    assert tour.metadata.get("kernelspec", {}).get("name") == "python3"

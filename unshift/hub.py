@@ -1,0 +1,107 @@
+"""Restorers on the Hugging Face Hub: the same one safetensors file, with a card made from what it says of itself.
+
+    from unshift import hub
+    hub.push_to_hub(restorer, "you/my-restorer")
+    restorer = hub.from_pretrained("you/my-restorer")  # or a folder that save_pretrained wrote
+
+All three go through ``huggingface_hub.ModelHubMixin``, so tokens, branches, pull requests and the cache work as
+they do everywhere. A repository holds ``model.safetensors`` (what :func:`unshift.load` reads), its description as
+``config.json``, and ``README.md``. No pickle: a stranger's repository runs no code here. Needs ``unshift[hub]``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+try:
+    from huggingface_hub import ModelCard, ModelHubMixin, hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError, HFValidationError
+except ImportError as error:
+    raise ImportError("unshift.hub needs huggingface_hub: pip install 'unshift[hub]'") from error
+
+from unshift.polar import Polar
+from unshift.restorer import Restorer
+from unshift.weights import load, model_card, read_header, save
+
+__all__ = ["from_pretrained", "push_to_hub", "save_pretrained"]
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+
+
+class _Repository(ModelHubMixin, library_name="unshift", tags=["equivariance", "shift-invariance"]):
+    """What the mixin saves and loads: it *has* a restorer, so that a restorer need not know of the Hub."""
+
+    def __init__(self, restorer: Restorer) -> None:
+        self.restorer = restorer
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        save(self.restorer, save_directory / WEIGHTS)
+        described = json.dumps(read_header(save_directory / WEIGHTS), indent=1, sort_keys=True)
+        (save_directory / CONFIG).write_text(described + "\n", encoding="utf-8")
+
+    @classmethod
+    def _from_pretrained(cls, *, model_id: str, pad: int | None = None, **options: Any) -> _Repository:
+        folder = Path(model_id)
+        if folder.is_dir() and not (folder / WEIGHTS).is_file():
+            raise ValueError(f"{folder}: no {WEIGHTS} in this folder")
+        path = folder / WEIGHTS if folder.is_dir() else hf_hub_download(model_id, WEIGHTS, **options)
+        return cls(load(path, pad=pad))
+
+    def generate_model_card(self, name: str = "restorer", repo_id: str | None = None) -> ModelCard:
+        """Return the card: the metadata of the weights in words, and three lines that use them."""
+        front = self._hub_mixin_info.model_card_data.to_yaml()
+        moves = "quarter turn" if isinstance(self.restorer.coordinates, Polar) else "circular shift"
+        usage = _USAGE.format(where=repo_id or "path/to/this/folder", moves=moves)
+        return ModelCard(f"---\n{front}\n---\n\n{model_card(name, self.restorer)}\n{usage}")
+
+
+_USAGE = """\
+## How to use
+
+    pip install 'unshift[hub]'
+
+```python
+import torch
+from unshift import hub
+
+restorer = hub.from_pretrained("{where}")
+model = torch.nn.Sequential(restorer, classifier)  # any frozen classifier of such images
+```
+
+It gives one and the same image for every {moves} of an image, bit for bit. How often that is the upright image is
+what the rates above say.
+"""
+
+
+def save_pretrained(restorer: Restorer, folder: str | Path, *, name: str | None = None) -> None:
+    """Write ``restorer`` to ``folder`` as a repository: weights, config and card. A card that is there is kept."""
+    _Repository(restorer).save_pretrained(folder, model_card_kwargs={"name": name or Path(folder).name})
+
+
+def push_to_hub(restorer: Restorer, repo_id: str, **options: Any) -> str:
+    """Upload ``restorer`` with its card; return the address of the commit.
+
+    ``options`` are those of ``ModelHubMixin.push_to_hub``: ``private``, ``token``, ``branch``, ``commit_message``,
+    ``create_pr`` and so on.
+    """
+    card = {"name": repo_id.split("/")[-1], "repo_id": repo_id}
+    return _Repository(restorer).push_to_hub(repo_id, model_card_kwargs=card, **options)
+
+
+def from_pretrained(repo_id_or_folder: str | Path, *, pad: int | None = None, **options: Any) -> Restorer:
+    """Return the restorer of a Hub repository (downloaded once, then cached) or of a local folder.
+
+    ``pad`` is that of :func:`unshift.load`; ``options`` are those of ``ModelHubMixin.from_pretrained``: ``revision``,
+    ``token``, ``cache_dir``, ``local_files_only``, ``force_download``.
+    """
+    where = str(repo_id_or_folder)
+    try:
+        return _Repository.from_pretrained(where, pad=pad, **options).restorer
+    except (EntryNotFoundError, HfHubHTTPError, HFValidationError) as error:
+        why = " ".join(str(error).split())
+        raise ValueError(f"no restorer at {where!r}: neither a folder nor on the Hub: {why}") from error
+    except (AttributeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{where}: its {CONFIG} is damaged") from error
