@@ -45,7 +45,7 @@ def tables() -> dict[str, str]:
     made = {"headline": scopes_table(digits, table1.rows), "models": models()}
     for item, rows in ROWS.items():
         for case, measured in result(item).items():
-            made[f"{item}-{case}"] = scopes_table(measured, rows, item)
+            made[f"{item}-{case}"] = picture(f"{item}-{case}") + scopes_table(measured, rows, item)
     for turned in result("fig6").values():
         turns = fig6.rows(turned)
         made["fig6"] = markdown(turns)
@@ -53,8 +53,18 @@ def tables() -> dict[str, str]:
     if four := result("table2"):
         made["table2"] = architectures(four)
     for measured in result("seam").values():
-        made["budget"] = budget(measured)
+        made["budget"] = picture("budget") + budget(measured)
+    for item in ("fig1", "fig3"):
+        cases = ("mnist", "cifar10-vgg16", "fashion-mnist", "cifar10-plain")
+        shown = "".join(picture(f"{item}-{case}") for case in cases)
+        made[item] = shown.rstrip()
     return made
+
+
+def picture(name: str) -> str:
+    """Return the line that shows a figure, where it was drawn."""
+    said = name.replace("-", ", ", 1)
+    return f"![{said}](images/{name}.png)\n\n" if (ROOT / "docs" / "images" / f"{name}.png").exists() else ""
 
 
 def markdown(rows: scopes.Rows) -> str:
@@ -148,7 +158,8 @@ def models() -> str:
 
 def rendered(text: str) -> str:
     """Return a page with the parts between its markers replaced."""
-    for name, table in tables().items():
+    parts = dict.fromkeys(re.findall("<!-- (.*?):begin -->", text), "*Not measured yet.*") | tables()
+    for name, table in parts.items():
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
         text = re.sub(f"{begin}.*?{end}", lambda _, t=table, b=begin, e=end: f"{b}\n{t}\n{e}", text, flags=re.S)
     return text
@@ -166,7 +177,8 @@ def figures() -> dict[str, bytes]:
         if f"{case}-augmented" in cases:
             made[f"fig4-{case}.png"] = plots.augmentation([measured, cases[f"{case}-augmented"]])
     for measured in result("seam").values():
-        made["budget.png"] = plots.budget(measured)
+        if len(measured["budget"]) > 1:
+            made["budget.png"] = plots.budget(measured)
     return made
 
 
@@ -175,13 +187,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is stale")
     arguments = parser.parse_args()
+    if not arguments.check:
+        for name, png in figures().items():
+            (ROOT / "docs" / "images" / name).write_bytes(png)
     new = {page: rendered(page.read_text(encoding="utf-8")) for page in PAGES}
     if arguments.check:
         sys.exit(any(text != page.read_text(encoding="utf-8") for page, text in new.items()))
     for page, text in new.items():
         page.write_text(text, encoding="utf-8")
-    for name, png in figures().items():
-        (ROOT / "docs" / "images" / name).write_bytes(png)
 
 
 if __name__ == "__main__":
