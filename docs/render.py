@@ -167,7 +167,7 @@ def rendered(text: str) -> str:
 
 def figures() -> dict[str, bytes]:
     """Return the figures that can be drawn from results, by file name."""
-    made = {"restored.png": plots.pictures(fig3.run(setting("mnist", quick=True, progress=False)))}
+    made = {"fig3-mnist.png": plots.pictures(fig3.run(setting("mnist", quick=True, progress=False)))}
     for case, measured in result("table1").items():
         made[f"table1-{case}.png"] = plots.curve(measured)
     for case, measured in result("fig1").items():

@@ -33,7 +33,7 @@ from unshift.experiments import classifiers
 ROOT = Path(unshift.__file__).parents[1]
 SETTINGS = {"epochs": 2, "batch_size": 8, "learning_rate": 0.03, "progress": False}
 QUICK = ("--epochs", 2, "--batch-size", 8, "--learning-rate", 0.03)
-COMMANDS = ("reproduce", "fit", "evaluate", "restore", "verify", "models", "data list", "data get")
+COMMANDS = ("reproduce", "demo", "fit", "evaluate", "restore", "verify", "export", "models", "data list", "data get")
 
 
 @pytest.fixture(autouse=True)

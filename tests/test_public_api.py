@@ -17,6 +17,7 @@ PUBLIC = [
     "Restorer",
     "ShiftEstimator",
     "apply",
+    "export",
     "fit",
     "load",
     "quantise",

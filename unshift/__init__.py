@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unshift.estimator import ShiftEstimator
     from unshift.exact import quantise
+    from unshift.graph import export
     from unshift.restorer import Estimate, Restorer
     from unshift.shifts import apply, undo
     from unshift.testing import verify
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Estimate", "Restorer", "ShiftEstimator", "apply", "fit", "load", "quantise", "undo", "verify"]
+__all__ = ["Estimate", "Restorer", "ShiftEstimator", "apply", "export", "fit", "load", "quantise", "undo", "verify"]
 
 _HOMES = {
     "Estimate": "restorer",
     "Restorer": "restorer",
     "ShiftEstimator": "estimator",
     "apply": "shifts",
+    "export": "graph",
     "fit": "training",
     "load": "weights",
     "quantise": "exact",

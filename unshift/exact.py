@@ -355,8 +355,8 @@ def _rank_pairs(first: Tensor, second: Tensor) -> Tensor:
 
 # --- confidence ---------------------------------------------------------------------------------
 
-_FRACTION = 1024  # steps of the exponential's table per factor of two
-_TABLE = torch.exp2(40 - torch.arange(41 * _FRACTION, dtype=torch.float64) / _FRACTION).round().to(torch.int64)
+FRACTION = 1024  # steps of the exponential's table per factor of two
+TABLE = torch.exp2(40 - torch.arange(41 * FRACTION, dtype=torch.float64) / FRACTION).round().to(torch.int64)
 
 
 def confidence(scores: Tensor, score_unit: float) -> Tensor:
@@ -371,8 +371,8 @@ def confidence(scores: Tensor, score_unit: float) -> Tensor:
     below = flat.amax(1, keepdim=True) - flat
     bits_per_step = score_unit / math.log(2)
     # One multiplication and one cut, both pointwise; anything past 2^-41 counts as nothing.
-    index = (below.to(torch.float64) * (bits_per_step * _FRACTION)).clamp(max=len(_TABLE)).to(torch.int64)
+    index = (below.to(torch.float64) * (bits_per_step * FRACTION)).clamp(max=len(TABLE)).to(torch.int64)
     # N terms of up to 2^40 must fit in 63 bits: large maps give up low bits of each.
-    table = _TABLE.to(scores.device) >> max(0, (flat.shape[1] - 1).bit_length() - 22)
+    table = TABLE.to(scores.device) >> max(0, (flat.shape[1] - 1).bit_length() - 22)
     terms = torch.where(index < len(table), table[index.clamp(max=len(table) - 1)], 0)
     return table[0].to(torch.float64) / terms.sum(1).to(torch.float64)

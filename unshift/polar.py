@@ -47,7 +47,7 @@ ROTATIONS: dict[str, dict[str, Any]] = {
 """The presets of ``fit(kind="rotation")``: the grid, and the widths of full-size filters (None: the paper's net)."""
 
 POLAR_ANGLES = 9  # of a volume, unless told: from one pole to the other in steps of 22.5 degrees
-_GRAIN = 1024.0  # angles are multiples of 1/1024 degree: adding 90 to one, or taking it away, is exact
+GRAIN = 1024  # angles are multiples of 1/1024 degree: adding 90 to one, or taking it away, is exact
 
 
 # --- the grid -------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Polar(nn.Module):
             bend = before - 2 * top + after  # of integers: exact, and the same wherever the peak stands
             rest = rest + torch.where(bend < 0, (before - after) / (2 * bend), 0.0)
         # Rounded before whole quarters are added: what follows is then exact.
-        degrees = (rest * (360 / self.angles * _GRAIN)).round() / _GRAIN + 90 * (step // quarter).double()
+        degrees = (rest * (360 / self.angles * GRAIN)).round() / GRAIN + 90 * (step // quarter).double()
         return torch.where(degrees >= 180, degrees - 360, degrees)
 
     def undo(self, images: Tensor, shift: Tensor, angle: Tensor | None = None) -> Tensor:

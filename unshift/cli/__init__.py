@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from unshift import __version__
-from unshift.cli import data, evaluate, fit, models, reproduce, restore, verify
+from unshift.cli import data, demo, evaluate, export, fit, models, reproduce, restore, verify
 from unshift.cli.errors import Group
 
 __all__ = ["app", "main"]
@@ -56,7 +56,16 @@ def unshift(
 
 
 # In the order in which --help lists them.
-for command in (reproduce.reproduce, fit.fit, evaluate.evaluate, restore.restore, verify.verify, models.models):
+for command in (
+    reproduce.reproduce,
+    fit.fit,
+    evaluate.evaluate,
+    restore.restore,
+    verify.verify,
+    models.models,
+    export.export,
+    demo.demo,
+):
     app.command()(command)
 app.add_typer(data.app, name="data")
 

@@ -1,0 +1,62 @@
+"""``unshift export``: a restorer, and a classifier behind it, as one file that runs without PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unshift.cli.classifiers import load_classifier
+from unshift.cli.options import Json, Model, Size
+from unshift.cli.outputs import check_folder
+from unshift.cli.printing import file_size, print_json
+
+
+def export(
+    restorer: Model,
+    out: Annotated[Path, typer.Option("--out", help="File to write: .onnx, or .pt2 for torch.export.")],
+    classifier: Annotated[
+        str | None,
+        typer.Option(help="A shipped classifier's name, a TorchScript or .pt2 file, or module:function."),
+    ] = None,
+    size: Size = None,
+    pad: Annotated[
+        int | None, typer.Option(min=0, help="The images have lost what was shifted out: look on so wide a margin.")
+    ] = None,
+    scores: Annotated[bool, typer.Option("--scores", help="The map of scores as one more output.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write a restorer, and a classifier behind it, to one self-contained file.
+
+    An .onnx file runs with onnxruntime alone, in Python, C++, Java or a browser. It takes images (batch, channel,
+    height, width), float32 in 0..1, any number at a time, and returns restored, shift, confidence and tied, the same
+    to the last bit as PyTorch does, tied images included; with --classifier also logits. --size is for restorers
+    that take any size: it is the size of the images, which is that of the training images unless given.
+
+    \b
+    Examples:
+      unshift export --restorer mnist --classifier lenet5-mnist --out digits.onnx
+      unshift export --restorer cifar10 --pad 4 --classifier resnet.pt2 --out photos.onnx
+      unshift export --restorer mnist --out mnist.pt2
+    """
+    if out.is_dir():
+        raise ValueError(f"--out {out} is a folder; give the name of a file in it")
+    if out.exists() and not force:
+        raise ValueError(f"{out} exists; --force overwrites it")
+    check_folder(out.parent)
+    from unshift.graph import OPSET
+    from unshift.graph import export as write
+    from unshift.weights import load
+
+    model = load(restorer, pad=pad)
+    net = load_classifier(classifier) if classifier else None
+    write(model, out, classifier=net, size=size, scores=scores, name=Path(restorer).stem)
+    size_in_bytes, opset = out.stat().st_size, None if out.suffix == ".pt2" else OPSET
+    if as_json:
+        about = {"file": str(out), "bytes": size_in_bytes, "restorer": restorer, "classifier": classifier}
+        print_json({**about, "opset": opset})
+    else:
+        kind = f"ONNX, opset {opset}" if opset else "a torch.export program"
+        print(f"{out}: {restorer}{f' and {classifier}' if classifier else ''}, {kind}, {file_size(size_in_bytes)}")

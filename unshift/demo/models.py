@@ -1,0 +1,86 @@
+"""The page's models as ONNX files: exported once, which takes seconds each, then kept in the data folder."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import logging
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import unshift
+from unshift.data.files import root
+
+__all__ = ["put_classifier", "put_restorer"]
+
+
+def put_restorer(folder: Path, name: str) -> str:
+    """Write the shipped restorer ``name`` with its scores into ``folder``/models; return its place in ``folder``."""
+    return _put(folder, name, lambda path: unshift.export(name, path, scores=True))
+
+
+def put_classifier(folder: Path, name: str, classifier: nn.Module, example: Tensor) -> str:
+    """Write ``classifier``, which takes batches like ``example``, likewise."""
+    return _put(folder, name, lambda path: _export(classifier, example, path))
+
+
+def _export(classifier: nn.Module, example: Tensor, path: Path) -> None:
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)  # the exporter talks to its own authors
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                classifier,
+                (example,),
+                path,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+                input_names=["images"],
+                output_names=["logits"],
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+            )
+    finally:
+        logger.setLevel(before)
+
+
+def _put(folder: Path, name: str, export: Callable[[Path], object]) -> str:
+    place = f"models/{name}.onnx"
+    kept = root() / "demo" / f"{name}-{_fingerprint()}.onnx"
+    if kept.is_file():
+        shutil.copyfile(kept, folder / place)
+        return place
+    with tempfile.TemporaryDirectory() as scratch:
+        fresh = Path(scratch) / "model.onnx"
+        export(fresh)
+        shutil.copyfile(fresh, folder / place)
+    # A data folder that cannot be written to costs the seconds again, no more.
+    with contextlib.suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        for old in kept.parent.glob(f"{name}-{'[0-9a-f]' * 16}.onnx"):
+            old.unlink()
+        partial = kept.with_suffix(".partial")
+        shutil.copyfile(folder / place, partial)
+        partial.replace(kept)
+    return place
+
+
+@functools.cache
+def _fingerprint() -> str:
+    """Return a hash of all that an exported model depends on: our sources and weights, and PyTorch's version."""
+    package = Path(unshift.__file__).parent
+    hashed = hashlib.sha256(torch.__version__.encode())
+    sources = ["*.py", "graph/*.py", "experiments/architectures.py", "demo/models.py"]
+    for pattern in (*sources, "pretrained/*.safetensors", "experiments/weights/*.safetensors"):
+        for path in sorted(package.glob(pattern)):
+            hashed.update(path.name.encode() + path.read_bytes())
+    return hashed.hexdigest()[:16]

@@ -1,0 +1,202 @@
+// Pointer, keys, buttons and files: how the visitor changes the state.
+
+import { $, chooseOwn, chooseSample, hold, note, pad, refresh, setMode, setTruth, shape, state } from "./app.js";
+import { mod, signed } from "./pixels.js";
+import { readUpload } from "./upload.js";
+
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+const wrap = (shift) => shift.map((value, axis) => signed(value, state.entry.size[axis]));
+const round = (angle) => { const turned = mod(Math.round(angle) + 180, 360) - 180; return turned === -180 ? 180 : turned; };
+let gliding = 0, pen = null;
+
+function move(shift, event) {
+  const next = wrap(shift);
+  if (next.join() === state.shift.join()) return;
+  state.shift = next;
+  refresh(event);
+}
+
+function turn(angle, event) {
+  const next = round(angle);
+  if (next === state.angle) return;
+  state.angle = next;
+  refresh(event);
+}
+
+/** Move to a shift along a straight line, or at once where motion is not wanted. */
+function glide(to) {
+  cancelAnimationFrame(gliding);
+  if (still.matches) return move(to);
+  const from = [...state.shift], started = performance.now();
+  const step = (now) => {
+    const t = Math.min(1, Math.max(0, (now - started) / 420)), eased = 1 - (1 - t) ** 3;
+    move(to.map((value, axis) => Math.round(from[axis] + (value - from[axis]) * eased)));
+    if (t < 1) gliding = requestAnimationFrame(step);
+  };
+  gliding = requestAnimationFrame(step);
+}
+
+// --- the stage ------------------------------------------------------------------------------------
+
+function connectStage() {
+  const stage = $("stage");
+  let start = null;
+  const place = (event) => {
+    const box = stage.getBoundingClientRect();
+    return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height];
+  };
+  const bearing = ([x, y]) => (Math.atan2(0.5 - y, x - 0.5) * 180) / Math.PI;
+  const draw = (event) => {
+    const [x, y] = place(event), [, height, width] = shape();
+    pad().to([x * width, y * height]);
+    chooseOwn(pad().image(), state.sample < 0 ? state.label : null, event);
+  };
+  stage.addEventListener("pointerdown", (event) => {
+    if (!state.image || (event.pointerType === "mouse" && event.button !== 0)) return;
+    cancelAnimationFrame(gliding);
+    stage.setPointerCapture(event.pointerId);
+    start = { id: event.pointerId, place: place(event), shift: [...state.shift], angle: state.angle };
+    stage.classList.add("held");
+    hold(true);
+    if (state.mode === "draw") draw(event);
+  });
+  stage.addEventListener("pointermove", (event) => {
+    if (!start || event.pointerId !== start.id) return;
+    const at = place(event);
+    if (state.mode === "draw") draw(event);
+    else if (state.mode === "rotate") turn(start.angle + bearing(at) - bearing(start.place), event);
+    else move([1, 0].map((axis, i) => start.shift[i] + Math.round((at[axis] - start.place[axis]) * state.entry.size[i])), event);
+  });
+  for (const kind of ["pointerup", "pointercancel"]) {
+    stage.addEventListener(kind, (event) => {
+      if (!start || event.pointerId !== start.id) return;
+      start = null;
+      pad()?.lift();
+      stage.classList.remove("held");
+      hold(false);
+    });
+  }
+  stage.addEventListener("keydown", (event) => {
+    if (!state.image || event.ctrlKey || event.metaKey || event.altKey) return;
+    const way = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (state.mode === "draw") {
+      if (!penKey(event, way)) return;
+    } else if (state.mode === "rotate") {
+      const by = event.shiftKey ? 15 : 1;
+      if (event.key === "Home") turn(0, event);
+      else if (way) turn(state.angle - by * (way[1] - way[0]), event);
+      else return;
+    } else if (event.key === "Home") move([0, 0], event);
+    else if (way) move(way.map((step, axis) => state.shift[axis] + step * (event.shiftKey ? 5 : 1)), event);
+    else return;
+    cancelAnimationFrame(gliding);
+    event.preventDefault();
+  });
+}
+
+/** Draw by keyboard: arrows move the pen, space puts it down and lifts it. */
+function penKey(event, way) {
+  const [, height, width] = shape();
+  pen ??= { at: [width / 2, height / 4], down: false };
+  if (way) pen.at = [Math.min(width - 1, Math.max(1, pen.at[0] + way[1])), Math.min(height - 1, Math.max(1, pen.at[1] + way[0]))];
+  else if (event.key === " ") pen.down = !pen.down;
+  else if (event.key === "Delete" || event.key === "Backspace") clear();
+  else return false;
+  if (pen?.down) pad().to(pen.at);
+  else pad().lift();
+  showPen();
+  chooseOwn(pad().image(), state.sample < 0 ? state.label : null, event);
+  return true;
+}
+
+function showPen() {
+  const [, height, width] = shape();
+  $("pen").hidden = !pen || state.mode !== "draw";
+  if (!pen) return;
+  $("pen").classList.toggle("down", pen.down);
+  $("pen").style.left = `${(100 * pen.at[0]) / width}%`;
+  $("pen").style.top = `${(100 * pen.at[1]) / height}%`;
+}
+
+function clear() {
+  pad()?.clear();
+  pen = null;
+  showPen();
+  chooseOwn(new Float32Array(shape()[1] * shape()[2]));
+}
+
+// --- everything else ------------------------------------------------------------------------------
+
+function chooseMode(mode) {
+  if (mode === state.mode) return;
+  setMode(mode);
+  showPen();
+  note("");
+  if (mode === "draw") chooseOwn(pad().image());
+  else refresh();
+}
+
+async function take(file) {
+  if (!file || !state.entry) return;
+  note(`Reading ${file.name}…`);
+  try {
+    const { image, notes } = await readUpload(file, shape(), state.entry.light_on_dark);
+    if (state.mode === "draw") setMode("shift");
+    chooseOwn(image);
+    note([`${file.name}: its middle square, ${shape()[2]}x${shape()[1]}`, ...notes].join("; ") + ".");
+  } catch (error) {
+    note(`${file.name} was not taken: ${error.message}.`, true);
+  }
+}
+
+function connectFiles() {
+  $("upload").onchange = ({ target }) => {
+    take(target.files[0]);
+    target.value = ""; // so that the same file can be chosen again
+  };
+  document.addEventListener("dragover", (event) => event.preventDefault());
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    take(event.dataTransfer?.files[0]);
+  });
+}
+
+function connectStrip() {
+  $("strip").addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const buttons = [...$("strip").children], at = buttons.indexOf(document.activeElement);
+    const next = mod(at + step, buttons.length);
+    chooseSample(next);
+    buttons[next].focus();
+    buttons[next].scrollIntoView({ block: "nearest", inline: "nearest" });
+  });
+}
+
+function connectMaps() {
+  for (const id of ["sweep-alone", "sweep-with"]) {
+    $(id).addEventListener("click", (event) => {
+      if (!state.image || state.mode === "draw") return;
+      const box = $(id).getBoundingClientRect();
+      const x = (event.clientX - box.left) / box.width, y = (event.clientY - box.top) / box.height;
+      if (state.mode === "rotate") turn((Math.atan2(0.5 - x, 0.5 - y) * 180) / Math.PI, event);
+      else glide([Math.floor(y * state.entry.size[0]) - state.entry.size[0] / 2, Math.floor(x * state.entry.size[1]) - state.entry.size[1] / 2]);
+    });
+  }
+}
+
+export function connect() {
+  connectStage();
+  connectFiles();
+  connectStrip();
+  connectMaps();
+  for (const button of $("modes").children) button.onclick = () => state.image && chooseMode(button.dataset.mode);
+  const any = (size) => Math.floor(Math.random() * size) - size / 2;
+  $("random").onclick = () => state.image && glide(state.entry.size.map(any));
+  $("home").onclick = () => state.image && glide([0, 0]);
+  $("angle").oninput = (event) => { if (state.image) turn(-Number(event.target.value), event); };
+  $("clear").onclick = () => state.image && clear();
+  $("drawn").onclick = () => state.image && chooseMode("shift");
+  $("truth").onchange = ({ target }) => setTruth(target.value === "" ? null : Number(target.value));
+}

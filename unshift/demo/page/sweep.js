@@ -1,0 +1,77 @@
+// All shifts (or turns) of one image, classified in idle moments, in batches that give way to the visitor.
+
+import { mod, roll, rotate, same } from "./pixels.js";
+
+const TURNS = 120, GOAL = 14; // sectors of the ring; milliseconds that a batch may take
+
+/** All shifts, from the middle outwards. */
+function outwards([, height, width]) {
+  const shifts = [];
+  for (let y = -height / 2; y < height / 2; y++) for (let x = -width / 2; x < width / 2; x++) shifts.push([y, x]);
+  return shifts.sort((a, b) => a[0] ** 2 + a[1] ** 2 - (b[0] ** 2 + b[1] ** 2));
+}
+
+/** All turns by whole steps, to both sides from none. */
+const turns = () => Array.from({ length: TURNS }, (_, i) => (i % 2 ? (i + 1) / 2 : TURNS - i / 2) % TURNS);
+
+const argmax = (values, from, count) => {
+  let best = 0;
+  for (let i = 1; i < count; i++) if (values[from + i] > values[from + best]) best = i;
+  return best;
+};
+
+export class Sweep {
+  /** plan: { mode, image, shape, models, classes }; idle() resolves when the visitor rests; changed() is told of news. */
+  constructor(engine, plan, idle, changed) {
+    Object.assign(this, { engine, plan, idle, changed });
+    this.places = plan.mode === "rotate" ? turns() : outwards(plan.shape);
+    this.alone = new Array(this.places.length).fill(undefined); // verdicts, by place
+    this.with = new Array(this.places.length).fill(undefined);
+    this.tried = this.different = 0;
+    this.stopped = false;
+  }
+
+  /** Where a place stands in alone and with. */
+  cell(place) {
+    if (this.plan.mode === "rotate") return place;
+    const [, height, width] = this.plan.shape;
+    return mod(place[0], height) * width + mod(place[1], width);
+  }
+
+  moved(place) {
+    const { mode, image, shape } = this.plan;
+    return mode === "rotate" ? rotate(image, shape[1], (360 / TURNS) * place) : roll(image, shape, place);
+  }
+
+  get done() {
+    return this.tried === this.places.length;
+  }
+
+  async run() {
+    const { models, shape, classes } = this.plan, pixels = shape[0] * shape[1] * shape[2];
+    let batch = 1, first = null;
+    while (!this.done && !this.stopped) {
+      await this.idle();
+      if (this.stopped) return;
+      const places = this.places.slice(this.tried, this.tried + batch), data = new Float32Array(places.length * pixels);
+      places.forEach((place, i) => data.set(this.moved(place), i * pixels));
+      const started = performance.now();
+      const found = await this.engine.run(models, data, places.length, shape);
+      const took = performance.now() - started;
+      places.forEach((place, i) => {
+        this.alone[this.cell(place)] = argmax(found.alone, i * classes, classes);
+        this.with[this.cell(place)] = argmax(found.with, i * classes, classes);
+        const image = found.restored.slice(i * pixels, (i + 1) * pixels);
+        first ??= image;
+        if (!same(first, image)) this.different++;
+      });
+      this.tried += places.length;
+      batch = Math.max(1, Math.min(64, batch * 2, Math.floor((batch * GOAL) / took)));
+      this.changed();
+    }
+  }
+
+  stop() {
+    this.stopped = true;
+  }
+}

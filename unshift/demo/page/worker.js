@@ -1,0 +1,67 @@
+// The worker: onnxruntime-web and its sessions. It answers one message after another, in order.
+
+let ort, sessions = new Map();
+
+async function bring(url, report) {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url}: the server says ${response.status}`);
+  // Of a compressed answer the length is not that of the content.
+  const total = response.headers.get("Content-Encoding") ? 0 : Number(response.headers.get("Content-Length"));
+  const parts = [], reader = response.body.getReader();
+  let length = 0;
+  for (let part = await reader.read(); !part.done; part = await reader.read()) {
+    parts.push(part.value);
+    length += part.value.length;
+    report?.(length, total);
+  }
+  return new Uint8Array(await new Blob(parts).arrayBuffer());
+}
+
+async function start() {
+  if (typeof WebAssembly !== "object") throw new Error("this browser has no WebAssembly");
+  const binary = await bring("runtime/ort.wasm", (length, total) => postMessage({ progress: [length, total] }));
+  ort = await import("./runtime/ort.js");
+  ort.env.wasm.numThreads = 1;
+  ort.env.wasm.wasmBinary = binary.buffer;
+  ort.env.logLevel = "error";
+}
+
+function session(url) {
+  if (!sessions.has(url)) {
+    const made = bring(url).then((model) => ort.InferenceSession.create(model, { executionProviders: ["wasm"] }));
+    sessions.set(url, made);
+    made.catch(() => sessions.delete(url));
+  }
+  return sessions.get(url);
+}
+
+const outputs = async (url, images) => {
+  const made = await session(url);
+  return made.run({ [made.inputNames[0]]: images });
+};
+
+/** Classify images as they are, restore them, and classify them again: the same classifier, never told which. */
+async function run({ models, data, dims }) {
+  const images = new ort.Tensor("float32", data, dims);
+  const alone = await outputs(models.classifier, images), found = await outputs(models.restorer, images);
+  const restored = await outputs(models.classifier, found.restored);
+  return {
+    alone: alone.logits.data,
+    with: restored.logits.data,
+    ...Object.fromEntries(Object.entries(found).map(([name, tensor]) => [name, tensor.data])),
+  };
+}
+
+const jobs = { start, load: async ({ models }) => { for (const url of models) await session(url); }, run };
+let last = Promise.resolve();
+
+onmessage = ({ data: { id, job, ...given } }) => {
+  last = last.then(async () => {
+    try {
+      const value = await jobs[job](given);
+      postMessage({ id, value: job === "run" ? value : null });
+    } catch (error) {
+      postMessage({ id, error: String(error?.message ?? error) });
+    }
+  });
+};

@@ -1,0 +1,139 @@
+"""Write the page as a folder of static files: any file server can host it, none of them needs to know Python.
+
+index.html, *.js, style.css      the page, as it stands in ``page/``
+runtime/                         onnxruntime-web
+models/*.onnx                    restorers, and the classifiers, which the page runs behind them and alone
+samples/*.bin, manifest.json     pictures, as the float32 values that Python computes, and what is what
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import unshift
+from unshift.data import prepare, to_float
+from unshift.data.catalogue import DATASETS
+from unshift.demo.assets import VERSION
+from unshift.demo.models import put_classifier, put_restorer
+from unshift.demo.samples import ENTRIES, Entry, samples
+from unshift.experiments.classifiers import shipped
+from unshift.shifts import apply
+from unshift.weights import pretrained
+
+__all__ = ["offered", "write"]
+
+PAGE = Path(__file__).with_name("page")
+START = (-5, 9)  # the shift that greets: 5 up, 9 right
+
+
+def offered() -> list[Entry]:
+    """Return the choices that this installation can offer: classifier shipped, restorer shipped, pictures there."""
+    classifiers, restorers = shipped(), pretrained()
+    return [
+        entry
+        for entry in ENTRIES
+        if entry.classifier in classifiers and entry.restorer in restorers and samples(entry) is not None
+    ]
+
+
+def write(
+    folder: Path,
+    runtime: Mapping[str, Path],
+    progress: Callable[[str], None] = lambda _: None,
+    entries: Sequence[Entry] | None = None,
+) -> None:
+    """Write the page into ``folder``, which may hold an older one; ``runtime`` is what ``assets.runtime`` returns.
+
+    ``entries`` are the choices on it: all that are offered, unless told.
+    """
+    needs = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
+    if needs:
+        raise ValueError(f"the demo exports its models and needs {' and '.join(needs)}: pip install 'unshift[demo]'")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("runtime", "models", "samples"):
+        (folder / name).mkdir(exist_ok=True)
+    for path in PAGE.iterdir():
+        if path.is_file():
+            shutil.copyfile(path, folder / path.name)
+    # As .js and .wasm, types that every server knows: .mjs is not one of them.
+    for name, source in runtime.items():
+        shutil.copyfile(source, folder / "runtime" / ("ort.wasm" if name.endswith(".wasm") else "ort.js"))
+    made = [_entry(entry, folder, progress) for entry in (offered() if entries is None else entries)]
+    manifest = {"unshift": unshift.__version__, "runtime": VERSION, "start": list(START), "entries": made}
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+
+
+def _entry(entry: Entry, folder: Path, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Write one choice's pictures and models; return what the page must know of it."""
+    pictures, classifier, restorer = samples(entry), shipped()[entry.classifier](), unshift.load(entry.restorer)
+    assert pictures is not None
+    ready = to_float(prepare(pictures, restorer.metadata.get("preparation", {})))
+    about = DATASETS[entry.name]
+    labels = [i % len(about.classes) for i in range(len(ready))]
+    progress(f"{about.name}: its models (exported once, then kept)")
+    size = list(ready.shape[2:])
+    models: dict[str, Any] = {
+        "classifier": put_classifier(folder, entry.classifier, classifier, ready[:2]),
+        "restorer": put_restorer(folder, entry.restorer),
+    }
+    _floats(folder / "samples" / f"{entry.name}.bin", ready)
+    found: dict[str, Any] = {
+        "name": entry.name,
+        "title": entry.title,
+        "noun": entry.noun,
+        "drawn": entry.drawn,
+        "light_on_dark": entry.light_on_dark,
+        "about": about.about,
+        "licence": about.licence,
+        "classes": list(about.classes),
+        "channels": ready.shape[1],
+        "size": size,
+        "labels": labels,
+        "samples": f"samples/{entry.name}.bin",
+        "restorer": entry.restorer,
+        "classifier": entry.classifier,
+        "models": models,
+        "first": _telling(restorer, classifier, ready, labels),
+    }
+    if entry.rotation in pretrained():
+        turner = unshift.load(entry.rotation)
+        large = turner.metadata["preparation"]["resize"]
+        small = nn.Sequential(nn.Upsample(tuple(size), mode="bilinear"), classifier)
+        _floats(folder / "samples" / f"{entry.name}-native.bin", to_float(pictures))
+        found["rotation"] = {
+            "size": large,
+            "native": list(pictures.shape[2:]),
+            "samples": f"samples/{entry.name}-native.bin",
+            "restorer": entry.rotation,
+            "models": {
+                "classifier": put_classifier(
+                    folder, f"{entry.classifier}-{large[0]}", small, torch.zeros(2, 1, *large)
+                ),
+                "restorer": put_restorer(folder, entry.rotation),
+            },
+        }
+    return found
+
+
+def _floats(path: Path, images: Tensor) -> None:
+    path.write_bytes(images.contiguous().numpy().astype("<f4").tobytes())
+
+
+def _telling(restorer: nn.Module, classifier: nn.Module, images: Tensor, labels: list[int]) -> int:
+    """Return the picture to greet with: at START wrong alone, right once restored, and restored to the pixel."""
+    moved = apply(images, torch.tensor(START).expand(len(images), -1))
+    with torch.no_grad():
+        restored, truth = restorer(moved), torch.tensor(labels)
+        good = (classifier(restored).argmax(1) == truth) & (classifier(moved).argmax(1) != truth)
+        exact = (restored == images).flatten(1).all(1)
+    # Those of class 7 first, a 7, a sneaker, a horse: they make good starts.
+    order = sorted(range(len(images)), key=lambda i: labels[i] != 7)
+    return max(order, key=lambda i: int(good[i]) * 2 + int(exact[i]))
