@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from unshift.cli.classifiers import load_classifier
-from unshift.cli.options import Json, Model, Size
+from unshift.cli.options import Json, Model, read_size
 from unshift.cli.outputs import check_folder
 from unshift.cli.printing import file_size, print_json
 
@@ -20,7 +20,9 @@ def export(
         str | None,
         typer.Option(help="A shipped classifier's name, a TorchScript or .pt2 file, or module:function."),
     ] = None,
-    size: Size = None,
+    size: Annotated[
+        Any, typer.Option(parser=read_size, metavar="N|HxW", help="Size of the images, where the restorer takes any.")
+    ] = None,
     pad: Annotated[
         int | None, typer.Option(min=0, help="The images have lost what was shifted out: look on so wide a margin.")
     ] = None,

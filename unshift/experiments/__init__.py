@@ -20,7 +20,7 @@ ITEMS = {
     "fig6": "digits at every angle, with and without, and two rivals (10 min)",
     "seam": "not in the paper: CIFAR-10 at 32x32, no margin, any shift; --train adds the curve over budgets (5 min)",
 }
-"""What there is, with its cost on two CPU cores; the CIFAR-10 classifiers, 10 to 20 minutes each, come on top."""
+"""What there is, with its cost on two CPU cores; the CIFAR-10 classifiers, 20 to 45 minutes each, come on top."""
 MAIN = ("table1", "fig1", "fig3")
 """What runs unless told otherwise, on the embedded MNIST alone and with one seed: the rest takes longer."""
 DATA = ("mnist", "cifar10", "fashion-mnist")

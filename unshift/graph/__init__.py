@@ -146,7 +146,10 @@ def _capture(
         except Exception as error:  # a user's own code may raise anything
             if inside is None:
                 raise
-            raise ValueError(f"torch.export cannot capture this classifier: {first_line(error)}") from error
+            reason = first_line(error)
+            if reason.startswith("Constraints violated"):
+                reason = "it takes one batch size only; make it take any"
+            raise ValueError(f"torch.export cannot capture this classifier: {reason}") from error
     names = graph.outputs
     if inside is not classifier:
         names.insert(len(names) - scores, "logits")
