@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 import unshift
 from unshift.cli import app
 from unshift.data import DataError, dataset
-from unshift.demo import assets, samples, server, site
+from unshift.demo import assets, models, samples, server, site
 
 ROOT = Path(unshift.__file__).parents[1]
 MNIST = samples.ENTRIES[0]
@@ -117,6 +117,8 @@ def test_binds_to_loopback():
     bound = server.listen("127.0.0.1", 0)
     with bound:
         assert bound.getsockname()[0] == "127.0.0.1"
+        with pytest.raises(ValueError, match="is in use"):  # taken from here on, not only once the models are there
+            server.listen("127.0.0.1", bound.getsockname()[1])
     assert server.is_loopback("127.0.0.1")
     assert server.is_loopback("::1")
     assert not server.is_loopback("0.0.0.0")
@@ -231,6 +233,18 @@ def test_ctrl_c_stops_it(small, sign):
         assert err == ""
         with pytest.raises(ProcessLookupError):
             os.killpg(process.pid, 0)  # no child is left
+
+
+def test_ctrl_c_amid_an_answer(small):
+    """A download under way is cut off, without a word about it."""
+    with (small / "large.bin").open("wb") as file:
+        file.truncate(50_000_000)
+    with running(small) as (process, port), socket.create_connection(("127.0.0.1", port)) as slow:
+        slow.sendall(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert slow.recv(12) == b"HTTP/1.1 200"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err) == (0, "stopped\n", "")
 
 
 @pytest.mark.slow
@@ -357,6 +371,10 @@ def test_runtime_offline(fake, monkeypatch):
     with pytest.raises(DataError, match=r"Go online once, or give --runtime a copy") as caught:
         assets.runtime()
     assert "password" not in str(caught.value)
+    monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9/")
+    with pytest.raises(DataError, match=r"Connection refused\)\. Go online once") as caught:
+        assets.runtime()
+    assert "HTTPConnection" not in str(caught.value)
 
 
 def test_runtime_from_archive_or_folder(fake, tmp_path, monkeypatch):
@@ -419,3 +437,22 @@ def test_what_is_not_there_is_not_offered(tmp_path, monkeypatch):
     assert "cifar10" not in names
     monkeypatch.setattr(site, "shipped", lambda: {"lenet5-mnist": None})
     assert [entry.name for entry in site.offered()] == ["mnist"]
+
+
+def test_says_how_to_bring_what_is_not_there(tmp_path, monkeypatch):
+    pytest.importorskip("onnxscript")
+    monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
+    monkeypatch.setattr(site, "offered", list)
+    said: list[str] = []
+    site.write(tmp_path / "site", {}, said.append)
+    assert said == ["no photos on the page: `unshift data get cifar10` brings them"]
+
+
+def test_says_what_it_exports_and_does_so_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
+    (tmp_path / "models").mkdir()
+    said: list[str] = []
+    for _ in range(2):
+        models._put(tmp_path, "tiny", lambda path: path.write_bytes(b"model"), said.append)
+        assert (tmp_path / "models" / "tiny.onnx").read_bytes() == b"model"
+    assert said == ["exporting tiny (once, then kept)"]

@@ -119,7 +119,10 @@ def _download(url: str) -> Path:
             url, f"sha512:{SHA512}", fname=ARCHIVE, path=root(), downloader=Resumable(root() / f"{ARCHIVE}.part")
         )
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-        why = str(error).replace(url, shown) if parts.netloc == urlsplit(shown).netloc else type(error).__name__
+        reason = str(getattr(error.args[0] if error.args else None, "reason", None) or error)
+        why = reason.partition("): ")[2] or reason  # without the connection's name before it
+        if parts.netloc != urlsplit(shown).netloc:
+            why = type(error).__name__
         raise DataError(f"cannot bring {ARCHIVE} from {shown} ({why}). Go online once, {_HINT}") from error
     except ValueError as error:  # the hash
         (root() / ARCHIVE).unlink(missing_ok=True)

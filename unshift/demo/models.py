@@ -21,14 +21,17 @@ from unshift.data.files import root
 __all__ = ["put_classifier", "put_restorer"]
 
 
-def put_restorer(folder: Path, name: str) -> str:
+Progress = Callable[[str], None]
+
+
+def put_restorer(folder: Path, name: str, progress: Progress) -> str:
     """Write the shipped restorer ``name`` with its scores into ``folder``/models; return its place in ``folder``."""
-    return _put(folder, name, lambda path: unshift.export(name, path, scores=True))
+    return _put(folder, name, lambda path: unshift.export(name, path, scores=True), progress)
 
 
-def put_classifier(folder: Path, name: str, classifier: nn.Module, example: Tensor) -> str:
+def put_classifier(folder: Path, name: str, classifier: nn.Module, example: Tensor, progress: Progress) -> str:
     """Write ``classifier``, which takes batches like ``example``, likewise."""
-    return _put(folder, name, lambda path: _export(classifier, example, path))
+    return _put(folder, name, lambda path: _export(classifier, example, path), progress)
 
 
 def _export(classifier: nn.Module, example: Tensor, path: Path) -> None:
@@ -53,12 +56,13 @@ def _export(classifier: nn.Module, example: Tensor, path: Path) -> None:
         logger.setLevel(before)
 
 
-def _put(folder: Path, name: str, export: Callable[[Path], object]) -> str:
+def _put(folder: Path, name: str, export: Callable[[Path], object], progress: Progress) -> str:
     place = f"models/{name}.onnx"
     kept = root() / "demo" / f"{name}-{_fingerprint()}.onnx"
     if kept.is_file():
         shutil.copyfile(kept, folder / place)
         return place
+    progress(f"exporting {name} (once, then kept)")
     with tempfile.TemporaryDirectory() as scratch:
         fresh = Path(scratch) / "model.onnx"
         export(fresh)

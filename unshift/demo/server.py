@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import logging
 import signal
 import socket
 from collections.abc import Callable
@@ -127,13 +128,14 @@ def application(folder: Path, hosts: frozenset[str] | None = None) -> ASGIApp:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a bound socket, or raise a ValueError that says what to do; port 0 takes any free one."""
+    """Return a listening socket, or raise a ValueError that says what to do; port 0 takes any free one."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
+            bound.listen()  # at once: until then another process could still take the port
         except OSError:
             bound.close()
             raise
@@ -163,6 +165,10 @@ def serve(folder: Path, bound: socket.socket, ready: Callable[[], None] = lambda
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
             ready()
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # answers cut off now are meant to be
+            await super().shutdown(sockets)
 
     config = uvicorn.Config(
         application(folder, hosts),

@@ -66,7 +66,12 @@ def write(
     # As .js and .wasm, types that every server knows: .mjs is not one of them.
     for name, source in runtime.items():
         shutil.copyfile(source, folder / "runtime" / ("ort.wasm" if name.endswith(".wasm") else "ort.js"))
-    made = [_entry(entry, folder, progress) for entry in (offered() if entries is None else entries)]
+    if entries is None:
+        entries = offered()
+        for entry in ENTRIES:
+            if entry not in entries and samples(entry) is None:
+                progress(f"no {entry.title.lower()} on the page: `unshift data get {entry.name}` brings them")
+    made = [_entry(entry, folder, progress) for entry in entries]
     manifest = {"unshift": unshift.__version__, "runtime": VERSION, "start": list(START), "entries": made}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
@@ -78,11 +83,10 @@ def _entry(entry: Entry, folder: Path, progress: Callable[[str], None]) -> dict[
     ready = to_float(prepare(pictures, restorer.metadata.get("preparation", {})))
     about = DATASETS[entry.name]
     labels = [i % len(about.classes) for i in range(len(ready))]
-    progress(f"{about.name}: its models (exported once, then kept)")
     size = list(ready.shape[2:])
     models: dict[str, Any] = {
-        "classifier": put_classifier(folder, entry.classifier, classifier, ready[:2]),
-        "restorer": put_restorer(folder, entry.restorer),
+        "classifier": put_classifier(folder, entry.classifier, classifier, ready[:2], progress),
+        "restorer": put_restorer(folder, entry.restorer, progress),
     }
     _floats(folder / "samples" / f"{entry.name}.bin", ready)
     found: dict[str, Any] = {
@@ -115,9 +119,9 @@ def _entry(entry: Entry, folder: Path, progress: Callable[[str], None]) -> dict[
             "restorer": entry.rotation,
             "models": {
                 "classifier": put_classifier(
-                    folder, f"{entry.classifier}-{large[0]}", small, torch.zeros(2, 1, *large)
+                    folder, f"{entry.classifier}-{large[0]}", small, torch.zeros(2, 1, *large), progress
                 ),
-                "restorer": put_restorer(folder, entry.rotation),
+                "restorer": put_restorer(folder, entry.rotation, progress),
             },
         }
     return found

@@ -48,6 +48,7 @@ export function chooseEntry(entry, sample) {
   drawing = null;
   if (turning() && !entry.rotation) setMode("shift");
   if (state.mode === "draw") setMode("shift");
+  untime();
   for (const button of $("datasets").children) button.setAttribute("aria-pressed", button.dataset.name === entry.name);
   for (const section of [$("alone"), $("with")]) makeBars(section, entry.classes);
   $("truth").replaceChildren(new Option("not said", ""), ...entry.classes.map((name, i) => new Option(name, i)));
@@ -115,6 +116,7 @@ function forget() {
 
 export function setMode(mode) {
   state.mode = mode;
+  untime();
   for (const button of $("modes").children) button.setAttribute("aria-pressed", button.dataset.mode === mode);
   $("bench").dataset.mode = mode;
   $("input-title").textContent = { shift: "You shift it", rotate: "You turn it", draw: "You draw it" }[mode];
@@ -136,6 +138,7 @@ export const pad = () => drawing;
 
 export function setTruth(label) {
   state.label = label;
+  showSweep();
   refresh();
 }
 
@@ -169,7 +172,7 @@ function showInput() {
   $("seam-down").hidden = $("seam-right").hidden = !moved;
   $("seam-down").style.top = `${(100 * signed(down, height) + (down < 0 ? 100 * height : 0)) / height}%`;
   $("seam-right").style.left = `${(100 * signed(right, width) + (right < 0 ? 100 * width : 0)) / width}%`;
-  $("angle").value = -state.angle;
+  if (signed(Number($("angle").value) + state.angle, 360)) $("angle").value = -state.angle; // both ends are half a turn
   $("angle-value").textContent = state.angle ? `${Math.abs(state.angle)}° ${state.angle > 0 ? "left" : "right"}` : "0°";
   $("hint").textContent = blank ? "Draw a digit here, anywhere, about two thirds as tall as this square" : "";
   $("stage").setAttribute("aria-label", turning() ? `The image, turned by ${turnWords(state.angle)}` : `The image, shifted by ${moveWords(state.shift)}`);
@@ -207,6 +210,7 @@ async function pump() {
         continue;
       }
       const found = await engine.run(models, data, 1, shape);
+      ready(); // even if it was not, before
       if (asked.entry !== state.entry || asked.mode !== state.mode) continue;
       show(asked, found, shape);
     } catch (error) {
@@ -278,6 +282,12 @@ function time(start) {
   $("timing").textContent = `From your move to the restored image: ${median < 10 ? median.toFixed(1) : Math.round(median)} ms, the median here.`;
 }
 
+/** Other models take another time: count anew. */
+function untime() {
+  times.length = 0;
+  $("timing").textContent = "";
+}
+
 // --- all shifts -----------------------------------------------------------------------------------
 
 /** Wait until the visitor has rested for a moment. */
@@ -289,7 +299,7 @@ async function idle() {
 function startSweep() {
   if (!engine) return;
   const { image, entry } = state, rotation = turning();
-  if (sweep && sweep.plan.source === image && (sweep.plan.mode === "rotate") === rotation && !sweep.stopped) return showSweep();
+  if (sweep && sweep.plan.source === image && (sweep.plan.mode === "rotate") === rotation && !sweep.stopped) return;
   sweep?.stop();
   sweep = null;
   if (state.mode === "draw") return showSweep();
@@ -303,8 +313,11 @@ function startSweep() {
   const plan = { mode, source: image, classes: entry.classes.length, ...(rotation
     ? { image: state.large, shape: large(), models: entry.rotation.models }
     : { image, shape: shape(), models: entry.models }) };
-  sweep = kept[mode] = new Sweep(engine, plan, idle, showSweep);
-  sweep.run().catch((error) => { $("sweep-more").textContent = `Stopped: ${error.message}`; });
+  const started = sweep = kept[mode] = new Sweep(engine, plan, idle, showSweep);
+  started.run().catch((error) => {
+    started.stop(); // the next move starts it anew
+    if (sweep === started) $("sweep-more").textContent = `Stopped: ${error.message}`;
+  });
   showSweep();
 }
 
@@ -339,7 +352,13 @@ function showSweep() {
 
 // --- start ----------------------------------------------------------------------------------------
 
+function ready() {
+  document.documentElement.dataset.state = "ready";
+  $("retry").hidden = true;
+}
+
 function fail(text) {
+  clearTimeout(telling);
   document.documentElement.dataset.state = "failed";
   $("words").textContent = $("live").textContent = text;
   $("retry").hidden = false;
@@ -352,6 +371,7 @@ async function load() {
   $("retry").hidden = true;
   $("progress").removeAttribute("value");
   engine?.stop();
+  sweep?.stop(); // its engine is gone
   engine = null;
   try {
     if (!manifest) await loadManifest();
@@ -366,9 +386,9 @@ async function load() {
     loaded = new Set(Object.values(state.entry.models));
     engine = fresh;
   } catch (error) {
-    return fail(`The part that computes could not be loaded (${error.message}). You can move the image, but nothing is found or classified.`);
+    return fail(`The part that computes could not be loaded (${error.message}).${state.image ? " You can move the image, but nothing is found or classified." : ""}`);
   }
-  document.documentElement.dataset.state = "ready";
+  ready();
   refresh();
 }
 

@@ -7,7 +7,7 @@ import { readUpload } from "./upload.js";
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const wrap = (shift) => shift.map((value, axis) => signed(value, state.entry.size[axis]));
 const round = (angle) => { const turned = mod(Math.round(angle) + 180, 360) - 180; return turned === -180 ? 180 : turned; };
-let gliding = 0, pen = null;
+let gliding = 0, pen = null, newest = null;
 
 function move(shift, event) {
   const next = wrap(shift);
@@ -52,7 +52,7 @@ function connectStage() {
     chooseOwn(pad().image(), state.sample < 0 ? state.label : null, event);
   };
   stage.addEventListener("pointerdown", (event) => {
-    if (!state.image || (event.pointerType === "mouse" && event.button !== 0)) return;
+    if (!state.image || !event.isPrimary || (event.pointerType === "mouse" && event.button !== 0)) return;
     cancelAnimationFrame(gliding);
     stage.setPointerCapture(event.pointerId);
     start = { id: event.pointerId, place: place(event), shift: [...state.shift], angle: state.angle };
@@ -129,6 +129,7 @@ function clear() {
 
 function chooseMode(mode) {
   if (mode === state.mode) return;
+  cancelAnimationFrame(gliding); // else it would move what is being drawn
   setMode(mode);
   showPen();
   note("");
@@ -137,15 +138,19 @@ function chooseMode(mode) {
 }
 
 async function take(file) {
-  if (!file || !state.entry) return;
+  const { entry } = state;
+  if (!file || !entry) return;
+  newest = file;
   note(`Reading ${file.name}…`);
   try {
-    const { image, notes } = await readUpload(file, shape(), state.entry.light_on_dark);
+    const { image, notes } = await readUpload(file, shape(), entry.light_on_dark);
+    if (file !== newest) return;
+    if (state.entry !== entry) return take(file); // another kind was chosen meanwhile: it wants another shape
     if (state.mode === "draw") setMode("shift");
     chooseOwn(image);
     note([`${file.name}: its middle square, ${shape()[2]}x${shape()[1]}`, ...notes].join("; ") + ".");
   } catch (error) {
-    note(`${file.name} was not taken: ${error.message}.`, true);
+    if (file === newest) note(`${file.name} was not taken: ${error.message}.`, true);
   }
 }
 
