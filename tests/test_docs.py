@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import re
 import subprocess
 import sys
@@ -81,6 +83,17 @@ def test_examples_are_shown_in_full(site: Path) -> None:
     assert shown == {path.stem for path in (ROOT / "examples").glob("*.py")}
     assert "--8&lt;--" not in html(site, "examples")
     assert "docs/pictures.py" not in {str(path.relative_to(site)) for path in site.rglob("*.py")}
+
+
+def test_each_answer_of_the_faq_stands_alone() -> None:
+    """Nobody reads a FAQ from its top: whatever a block uses, it imports."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / "faq.md").read_text(encoding="utf-8"), re.S | re.M)
+    for block in blocks:
+        nodes = list(ast.walk(ast.parse(block)))
+        known = {alias.name for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        known |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
+        assert {name.id for name in names} - known <= set(dir(builtins))
 
 
 def test_pictures_are_small_and_used() -> None:

@@ -165,12 +165,20 @@ def broken(folder: Path, file: str, content: bytes | None) -> str:
         ("model.safetensors", b"PK\x03\x04 a pickle in a zip", "not a readable safetensors file"),
         ("config.json", b"{", "its config.json is damaged"),
         ("config.json", b"[1, 2]", "its config.json is damaged"),
+        ("config.json", b"\xff\x00", "its config.json is damaged"),
     ],
 )
 def test_a_damaged_folder_gets_one_clear_line(file: str, content: bytes | None, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         hub.from_pretrained(broken(tmp_path / "it", file, content))
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_not_looked_for_on_the_hub(fake: FakeHub, tmp_path: Path) -> None:
+    unshift.load("mnist").save(tmp_path / "mine.safetensors")
+    with pytest.raises(ValueError, match=r"mine\.safetensors is a file, which unshift\.load reads"):
+        hub.from_pretrained(tmp_path / "mine.safetensors")
+    assert fake.calls == []
 
 
 @pytest.mark.parametrize("where", ["nobody/nothing", "no such name!", "a/b/c"])

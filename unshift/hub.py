@@ -98,10 +98,12 @@ def from_pretrained(repo_id_or_folder: str | Path, *, pad: int | None = None, **
     ``token``, ``cache_dir``, ``local_files_only``, ``force_download``.
     """
     where = str(repo_id_or_folder)
+    if Path(where).is_file():
+        raise ValueError(f"{where} is a file, which unshift.load reads; wanted is a folder or a repository of the Hub")
     try:
         return _Repository.from_pretrained(where, pad=pad, **options).restorer
     except (EntryNotFoundError, HfHubHTTPError, HFValidationError) as error:
         why = " ".join(str(error).split())
         raise ValueError(f"no restorer at {where!r}: neither a folder nor on the Hub: {why}") from error
-    except (AttributeError, json.JSONDecodeError) as error:
+    except (AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{where}: its {CONFIG} is damaged") from error

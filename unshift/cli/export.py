@@ -55,7 +55,7 @@ def export(
     model = load(restorer, pad=pad)
     net = load_classifier(classifier) if classifier else None
     write(model, out, classifier=net, size=size, scores=scores, name=Path(restorer).stem)
-    size_in_bytes, opset = out.stat().st_size, None if out.suffix == ".pt2" else OPSET
+    size_in_bytes, opset = out.stat().st_size, None if out.suffix.lower() == ".pt2" else OPSET
     if as_json:
         about = {"file": str(out), "bytes": size_in_bytes, "restorer": restorer, "classifier": classifier}
         print_json({**about, "opset": opset})

@@ -64,7 +64,7 @@ def export(
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file in it")
-    wants_onnx = path.suffix != ".pt2"
+    wants_onnx = path.suffix.lower() != ".pt2"
     script = classifier if isinstance(classifier, torch.jit.ScriptModule) else None
     if wants_onnx:
         check_onnx()
@@ -133,10 +133,10 @@ def _capture(
     model: Restorer, shape: Sequence[int], classifier: Classifier | None, scores: bool
 ) -> tuple[ExportedProgram, list[str]]:
     """Return the program, and the names of its outputs once a TorchScript classifier has been put behind it."""
-    example = torch.zeros(3, *shape)  # more than one: a batch of one would be taken for a constant
+    example = torch.zeros(3, *shape, dtype=torch.float32)  # more than one: a batch of one would be taken for a constant
     dynamic = ({0: torch.export.Dim("batch")},)
     inside = None if isinstance(classifier, torch.jit.ScriptModule) else classifier
-    with _evaluating(classifier), torch.no_grad(), quiet():
+    with _evaluating(classifier), torch.no_grad(), torch.autocast("cpu", enabled=False), quiet():
         restored = model(example)  # refuses what does not fit, in the restorer's own words
         if classifier is not None:
             _try(classifier, restored)

@@ -59,5 +59,5 @@ class Graph(nn.Module):
             found["restored"] = self.turning.undo(images, angle)
             found["angle"] = angle.to(torch.float64) / GRAIN
         if self.classifier is not None:
-            found["logits"] = self.classifier(found["restored"])
+            found["logits"] = self.classifier(found["restored"].clone())  # it may work in place
         return {name: {**found, "scores": scores}[name] for name in self.outputs}

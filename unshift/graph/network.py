@@ -57,7 +57,7 @@ def _filter(layer: nn.Module, size: Sequence[int]) -> nn.Module:
     """Return ``layer`` for maps of this size, in the form that takes less work."""
     assert isinstance(layer, IntegerFilter)
     worst = float((layer.largest_in * layer.weight.double().abs().flatten(1).sum(1) + layer.bias.abs()).max())
-    if worst >= LIMIT - 1:
+    if worst >= LIMIT:
         raise ValueError(
             f"this restorer's sums reach {worst:.0f}; a graph is exact below 2^24 only: quantise it with sum_bits=24"
         )
@@ -82,8 +82,8 @@ class _Filter(nn.Module):
         self.activation, self.largest = ACTIVATIONS[layer.activation], layer.largest_out
         shape = [-1, *[1] * (layer.weight.ndim - 2)]
         self.register_buffer("bias", layer.bias.to(dtype).view(shape))
-        # No sum reaches 2^24 - 1, so dividing by that or by more is the same.
-        divisor = None if layer.divisor is None else layer.divisor.clamp(max=LIMIT - 1).to(dtype).view(shape)
+        # No sum reaches 2^24, so dividing by that or by more is the same.
+        divisor = None if layer.divisor is None else layer.divisor.clamp(max=LIMIT).to(dtype).view(shape)
         self.register_buffer("divisor", divisor)
 
     def _finish(self, sums: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class _Filter(nn.Module):
         if self.divisor is None:
             return sums.to(torch.int64)
         # Also in float32 exact: a / b < m for a whole m means a / b <= m - 1/b, and 1/b is more than half a unit in
-        # the last place of m as long as a is below 2^24 - 1. So no quotient is rounded up to a whole number.
+        # the last place of m as long as a is below 2^24. So no quotient is rounded up to a whole number.
         whole = torch.floor(self.activation(sums) / self.divisor)
         return whole.clamp(-self.largest, self.largest).to(torch.float32)
 
@@ -149,7 +149,8 @@ class SpectralFilter(_Filter):
         cos, sin = cos[:, :half], sin[:, :half]
         self.register_buffer("across", torch.cat([cos, -sin], 1))
         # Of a real image the other half of the spectrum is the mirror image of this one: it counts twice.
-        twice = torch.tensor([1 if 2 * k % width == 0 else 2 for k in range(half)]) / (height * width)
+        counts = [1 if 2 * k % width == 0 else 2 for k in range(half)]
+        twice = torch.tensor(counts, dtype=torch.float64) / (height * width)
         self.register_buffer("back", torch.cat([cos * twice, -sin * twice], 1).T.contiguous())
         cos, sin = _waves(height)
         self.register_buffer("down", torch.cat([torch.cat([cos, sin], 1), torch.cat([-sin, cos], 1)]))
