@@ -975,7 +975,7 @@ def test_prepare_does_its_steps_in_order():
 def test_the_public_names():
     assert set(data.__all__) == {
         "DataError", "ImageSet", "Status", "dataset", "get", "open_images", "pad", "prepare", "resize",
-        "status", "to_float",
+        "root", "status", "to_float",
     }  # fmt: skip
     assert all(getattr(data, name).__doc__ for name in data.__all__)
     assert ".png" in photos.suffixes()

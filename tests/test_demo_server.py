@@ -206,7 +206,9 @@ def test_two_hundred_malformed_at_once(port):
         answers = list(pool.map(one, range(200)))
     statuses = {int(answer.split()[1]) for answer in answers if answer}
     assert statuses <= {400, 405, 413, 421, 503}
-    assert get(port, "/")[0] == 200
+    request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    answers = (ask(port, request) for _ in range(5))  # a busy machine may still be hanging up on the others
+    assert next(filter(None, answers), b"none").split()[1] == b"200"
 
 
 def test_hangs_up_on_slow_clients(small):

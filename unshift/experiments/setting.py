@@ -145,7 +145,7 @@ def setting(
     """Load case ``name``; classifiers that are neither shipped nor in the data folder are trained now.
 
     ``train`` (MNIST only) fits classifier and restorers anew, on the embedded 10,000 training digits.
-    ``quick`` is for a look: 500 digits, or a dozen photos (where the data is absent, of noise) before a
+    ``quick`` is for a look: 200 digits, or a few photos (where the data is absent, of noise) before a
     classifier trained for two steps.
     """
     case = CASES[name]
@@ -183,7 +183,7 @@ def setting(
 
 
 def _quick_test(case: Case) -> ImageSet:
-    count = 500 if case.data == "mnist" else 12
+    count = 200 if case.data == "mnist" else 6
     try:
         test = dataset(case.data, "test", download=False)
     except DataError:  # not on this machine: noise has the right shape, and shows that all runs
@@ -208,7 +208,7 @@ def _trained_here(case: Case, quick: bool, seeds: tuple[int, ...], progress: boo
     test, digits = dataset("mnist-10k", "test"), dataset("mnist-10k", "train")
     assert test.labels is not None
     assert digits.labels is not None
-    count, kept = (500, 2000) if quick else (len(test), len(digits))
+    count, kept = (200, 2000) if quick else (len(test), len(digits))
     small = prepare(digits.images[:kept], preparation)
     epochs: dict[str, Any] = {"epochs": 2} if quick else {}
     recipe = replace(classifiers.RECIPES["lenet5-mnist"], **epochs)
