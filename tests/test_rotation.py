@@ -134,6 +134,10 @@ def test_reproduce_them_quickly(tmp_path, capsys):
     turned = kept["fig6"]["mnist-rotation"]
     assert turned["accuracy"]["without"] < turned["accuracy"]["mnist-rotation"]
     assert turned["cost"]["vote of 36"]["ms"] > 5 * turned["cost"]["mnist-rotation"]["ms"]
+    drawn = turned["over_seeds"]
+    assert drawn["seeds"] == [0, 1]
+    assert drawn["ways"]["upright"] | {"mean": 0} == {"mean": 0, "spread": 0.0, "consistent": 100.0}  # no angle in it
+    assert drawn["ways"]["without"]["consistent"] < 100
     assert turned["sweep"]["quarter_turns_different"] == dict.fromkeys(NAMES, 0)
     assert len(turned["sweep"]["accuracy"]["without"]) == 36
     assert sum(turned["errors"]["mnist-rotation"]["histogram"]["counts"]) == turned["images"]
@@ -150,9 +154,7 @@ def test_reproduce_them_quickly(tmp_path, capsys):
 def test_reproduce_trains_too():
     setting = fig6.setting(train=True, quick=True, progress=False)
     assert set(setting.restorers) == {"dense", "paper"}
-    assert (
-        fig5.setting(train=True, quick=True, progress=False).restorers["paper"].metadata["data"] == "mnist3d"
-    )
+    assert fig5.setting(train=True, quick=True, progress=False).restorers["paper"].metadata["data"] == "mnist3d"
 
 
 @pytest.mark.slow

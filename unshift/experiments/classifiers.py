@@ -79,9 +79,9 @@ RECIPES = {
     "lenet5-fashion-mnist-augmented": Recipe("lenet5", "fashion-mnist", _GREY, scope=3),
     "vgg16-cifar10": _cifar("vgg16", 1.8, 0.3),
     "resnet18-cifar10": _cifar("resnet18", 2, 0.4),
-    "mobilenet-v2-cifar10": _cifar("mobilenet-v2", 4, 0.5),
+    "mobilenet-v2-cifar10": _cifar("mobilenet-v2", 3, 0.4),
     "vgg16-cifar10-augmented": _cifar("vgg16", 1.8, 0.3, scope=4),
-    "densenet121-cifar10": _cifar("densenet121", 1, 0.2),
+    "densenet121-cifar10": _cifar("densenet121", 0.8, 0.15),
     "resnet20-cifar10-plain": _cifar("resnet20", 6, 2, preparation=(), learning_rate=0.1),
 }
 """Name to recipe. The CIFAR-10 nets take 20 to 45 minutes each on two idle cores; ``--budget`` multiplies that."""

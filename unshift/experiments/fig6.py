@@ -50,7 +50,9 @@ class TurnSetting:
     """where the rival turns the principal axis to, from upright training digits"""
     swept: int
     """digits in the sweep over every 10 degrees"""
-    seed: int = 0
+    repeated: int
+    """digits that are turned anew with every seed; with the first one, all are"""
+    seeds: tuple[int, ...] = (0,)
     progress: bool = True
 
 
@@ -80,6 +82,8 @@ def setting(
         restorers,
         axis,
         swept=min(count, 3 if quick else 500),
+        repeated=min(count, 2000),
+        seeds=seeds,
         progress=progress,
     )
 
@@ -96,19 +100,20 @@ def shrink(images: Tensor) -> Tensor:
 
 def run(setting: TurnSetting) -> dict[str, Any]:
     """Measure everything: random angles, rivals, classes, errors, every 10 degrees, pictures. Percent and degrees."""
-    generator = torch.Generator().manual_seed(setting.seed)
-    applied = 360 * torch.rand(len(setting.digits), generator=generator, dtype=torch.float64)
-    verdicts, native, read = _classify(setting, applied)
+    applied = _angles(setting, setting.seeds[0])
+    verdicts, read = _classify(setting, setting.digits, applied)
+    native, _ = _classify(setting, setting.digits, applied, native=True)
     errors = {name: (angle - applied + 180) % 360 - 180 for name, angle in read.items()}
     return {
         "data": f"MNIST test, resized to {SIZE}x{SIZE}",
         "images": len(setting.digits),
-        "seed": setting.seed,
+        "seed": setting.seeds[0],
         "classifier": "LeNet-5 (shipped)",
         "restorers": list(setting.restorers),
         "paper": PAPER,
         "accuracy": {name: _percent(found, setting.labels) for name, found in verdicts.items()},
         "accuracy_native": {name: _percent(found, setting.labels) for name, found in native.items()},
+        "over_seeds": _over_seeds(setting, verdicts),
         "per_class": {
             name: [_percent(found[setting.labels == c], setting.labels[setting.labels == c]) for c in range(10)]
             for name, found in verdicts.items()
@@ -121,19 +126,26 @@ def run(setting: TurnSetting) -> dict[str, Any]:
     }
 
 
-@torch.no_grad()
-def _classify(setting: TurnSetting, applied: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
-    """Return each way's verdicts on digits turned by ``applied`` at 224 x 224, and at their own 28 x 28.
+def _angles(setting: TurnSetting, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return 360 * torch.rand(len(setting.digits), generator=generator, dtype=torch.float64)
 
-    And, of the former, the angle that each restorer read.
+
+@torch.no_grad()
+def _classify(
+    setting: TurnSetting, digits: Tensor, applied: Tensor, native: bool = False
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return each way's verdicts on digits turned by ``applied``, and the angle that each restorer read.
+
+    They are turned at 224 x 224; with ``native``, at their own 28 x 28.
     """
     verdicts: dict[str, list[Tensor]] = {}
-    native: dict[str, list[Tensor]] = {}
     read: dict[str, list[Tensor]] = {name: [] for name in setting.restorers}
-    parts = torch.arange(len(setting.digits)).split(100)
-    for rows in tqdm(parts, desc="random angles", disable=None if setting.progress else True):
-        upright = enlarge(setting.digits[rows])
-        turned = rotate(upright, applied[rows])
+    parts = torch.arange(len(digits)).split(100)
+    said = f"random angles at {28 if native else SIZE}x{28 if native else SIZE}"
+    for rows in tqdm(parts, desc=said, disable=None if setting.progress else True):
+        upright = enlarge(digits[rows])
+        turned = enlarge(rotate(to_float(digits[rows]), applied[rows])) if native else rotate(upright, applied[rows])
         seen = {"upright": upright, "without": turned}
         for name, restorer in setting.restorers.items():
             estimate = restorer.estimate(turned)
@@ -141,15 +153,32 @@ def _classify(setting: TurnSetting, applied: Tensor) -> tuple[dict[str, Tensor],
             read[name].append(estimate.angle)
             seen[name] = rotate(turned, -estimate.angle)
         seen["principal axis"] = rotate(turned, setting.axis - principal_axis(turned))
-        coarse = enlarge(rotate(to_float(setting.digits[rows]), applied[rows]))
-        seen_coarse = {"upright": upright, "without": coarse}
-        seen_coarse |= {name: restorer(coarse) for name, restorer in setting.restorers.items()}
-        seen_coarse["principal axis"] = rotate(coarse, setting.axis - principal_axis(coarse))
-        for store, shown, rotated in ((verdicts, seen, turned), (native, seen_coarse, coarse)):
-            for name, images in shown.items():
-                store.setdefault(name, []).append(predict(setting.classifier, shrink(images)))
-            store.setdefault("vote of 36", []).append(vote(setting.classifier, rotated, SEEN))
-    return _joined(verdicts), _joined(native), _joined(read)
+        for name, images in seen.items():
+            verdicts.setdefault(name, []).append(predict(setting.classifier, shrink(images)))
+        verdicts.setdefault("vote of 36", []).append(vote(setting.classifier, turned, SEEN))
+    return _joined(verdicts), _joined(read)
+
+
+def _over_seeds(setting: TurnSetting, first: dict[str, Tensor]) -> dict[str, Any]:
+    """Return mean and spread of the accuracy over the seeds' angles, and who has one verdict under all of them.
+
+    Of the first ``repeated`` digits; ``first`` holds the verdicts under the first seed.
+    """
+    few = setting.repeated
+    labels = setting.labels[:few]
+    runs = [{name: found[:few] for name, found in first.items()}]
+    for seed in setting.seeds[1:]:
+        runs.append(_classify(setting, setting.digits[:few], _angles(setting, seed)[:few])[0])
+    ways: dict[str, Any] = {}
+    for name in first:
+        found = torch.stack([run[name] for run in runs])
+        each = 100 * (found == labels).double().mean(1)
+        ways[name] = {
+            "mean": float(each.mean()),
+            "spread": float(each.std()) if len(runs) > 1 else None,
+            "consistent": 100 * float((found == found[0]).all(0).double().mean()),
+        }
+    return {"images": few, "seeds": list(setting.seeds), "ways": ways}
 
 
 def _joined(parts: dict[str, list[Tensor]]) -> dict[str, Tensor]:
@@ -285,7 +314,9 @@ def _small(images: Tensor) -> list[Any]:
 
 def rows(result: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """Return the table as labelled rows of text."""
-    table = [("", ["accuracy", "at 28x28", *[str(c) for c in range(10)], "passes", "ms/digit"])]
+    several = len(result["over_seeds"]["seeds"]) > 1
+    drawn = [f"{len(result['over_seeds']['seeds'])} draws", "spread", "consistent"] if several else []
+    table = [("", ["accuracy", "at 28x28", *drawn, *[str(c) for c in range(10)], "passes", "ms/digit"])]
     named = {
         "upright": "not rotated",
         "without": "rotated, LeNet-5 alone",
@@ -295,8 +326,10 @@ def rows(result: dict[str, Any]) -> list[tuple[str, list[str]]]:
     }
     for key, label in named.items():
         cost = result["cost"].get(key, {"passes": 1})
+        way = result["over_seeds"]["ways"][key]
         cells = [
             *[f"{result[kind][key]:.2f}" for kind in ("accuracy", "accuracy_native")],
+            *([f"{way['mean']:.2f}", f"±{way['spread']:.2f}", f"{way['consistent']:.2f}"] if several else []),
             *["-" if v is None else f"{v:.1f}" for v in result["per_class"][key]],
         ]
         table.append((label, [*cells, str(cost["passes"]), f"{cost['ms']:.1f}" if "ms" in cost else ""]))
@@ -307,9 +340,16 @@ def text(result: dict[str, Any]) -> str:
     """Return the table for a terminal."""
     table = rows(result)
     wide = max(len(label) for label, _ in table)
-    lines = [f"{label:<{wide}}  " + " ".join(f"{cell:>8}" for cell in cells) for label, cells in table]
+    width = max(len(cell) for cell in table[0][1])
+    lines = [f"{label:<{wide}}  " + " ".join(f"{cell:>{width}}" for cell in cells) for label, cells in table]
     lines.append(
         f"accuracy in % (also turned at 28x28, then enlarged; and per digit), {result['data']}, "
         f"n = {result['images']:,}, each rotated by its own uniformly random angle, seed {result['seed']}"
     )
+    drawn = result["over_seeds"]
+    if len(drawn["seeds"]) > 1:
+        lines.append(
+            f"draws: seeds {', '.join(map(str, drawn['seeds']))} on the first {drawn['images']:,}; "
+            "consistent: one verdict under all of them"
+        )
     return "\n".join(lines)

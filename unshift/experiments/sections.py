@@ -94,7 +94,7 @@ def fig6_section(cases: Cases, picture: Picture) -> list[str]:
     """Return the parts of the page on rotation."""
     (result,) = cases.values()
     accuracy, lost, swept = result["accuracy"], result["lost"], result["sweep"]
-    name = result["restorers"][0]
+    name, drawn = result["restorers"][0], result["over_seeds"]
     vote, ours = result["cost"]["vote of 36"], result["cost"][name]
     different = sum(swept["quarter_turns_different"].values())
     swapped = ", ".join(f"{v} times a {k}" for k, v in lost.items() if " read as " in k)
@@ -109,7 +109,9 @@ def fig6_section(cases: Cases, picture: Picture) -> list[str]:
         f"{different} of {3 * swept['images'] * len(result['restorers']):,}.</p>",
         _table(fig6.rows(result)),
         '<p class="soft">Accuracy in %, over all digits; then of digits turned at their own 28x28 and enlarged '
-        "afterwards, where the lattice of their pixels cannot give the angle away; then per class; passes through "
+        "afterwards, where the lattice of their pixels cannot give the angle away; "
+        f"then mean and standard deviation over the angles of seeds {', '.join(map(str, drawn['seeds']))} on the first "
+        f"{drawn['images']:,}, and the share of these with one verdict under all; then per class; passes through "
         "the classifier, and time a digit by the same path: rotated at 224x224, resized to 32x32, classified.</p>",
         picture(plots_rotation.sweep(result), "Accuracy at every 10 degrees, with and without"),
         picture(plots_rotation.error_histogram(result), "Distribution of the angle's error"),
