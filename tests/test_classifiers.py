@@ -120,7 +120,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(stripes, tmp_path, monkey
     assert all(
         torch.equal(a, b) for a, b in zip(whole.state_dict().values(), resumed.state_dict().values(), strict=True)
     )
-    assert not path.exists()
+    assert path.exists()  # until the weights are written: see make
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(stripes, tmp_path, monkeypatch):
@@ -176,6 +176,15 @@ def test_make_holds_images_out_and_writes_down_what_it_did(little_cifar):
     assert about["parameters"] == 272_474
     assert 0 <= about["validation_accuracy"] <= 1
     assert {"torch", "threads", "seed", "recipe", "seconds_of_last_run"} <= set(about)
+    assert [path.name for path in little_cifar.iterdir()] == ["tiny.safetensors"]  # no checkpoint is left
+
+
+def test_weights_of_another_recipe_are_refused(little_cifar, monkeypatch):
+    make("tiny", little_cifar / "classifiers", budget=0.5, progress=False)
+    obtain("tiny", progress=False)  # a budget is not another recipe
+    monkeypatch.setitem(RECIPES, "tiny", replace(RECIPES["tiny"], learning_rate=0.01))
+    with pytest.raises(ValueError, match="trained by another recipe"):
+        obtain("tiny", progress=False)
 
 
 def test_obtain_trains_once_and_then_reads(little_cifar, monkeypatch):
@@ -189,6 +198,7 @@ def test_the_full_recipe_is_long_and_at_full_size():
     recipe = classifiers.full(RECIPES["vgg16-cifar10"])
     assert (recipe.epochs, recipe.small_epochs, recipe.learning_rate) == (200, 0, 0.1)
     assert recipe.scope == 0
+    assert classifiers.full(RECIPES["lenet5-mnist"]).learning_rate == RECIPES["lenet5-mnist"].learning_rate
 
 
 def test_only_the_augmented_ones_see_translations():

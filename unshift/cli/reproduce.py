@@ -23,7 +23,10 @@ def reproduce(
         list[str] | None,
         typer.Option("--data", help="Only on this set: mnist, cifar10 or fashion-mnist; may be repeated."),
     ] = None,
-    train: Annotated[bool, typer.Option("--train", help="First train everything from scratch.")] = False,
+    train: Annotated[
+        bool,
+        typer.Option("--train", help="First train: restorers (and LeNet-5) on embedded digits; for seam, its budgets."),
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer images: a look, not a result.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the items and stop.")] = False,
     as_json: Json = False,
@@ -48,6 +51,7 @@ def reproduce(
             print_json(experiments.ITEMS)
         else:
             print_table([], [[name, about] for name, about in experiments.ITEMS.items()])
+            print(f"\n{experiments.COST_NOTE}")
         return
     wanted = list(items or [])
     if unknown := [item for item in wanted if item not in experiments.ITEMS]:
@@ -58,6 +62,8 @@ def reproduce(
         result = experiments.reproduce(wanted, out, data=data or (), train=train, quick=quick, progress=True)
     page = out / "index.html"
     if as_json:
-        print_json({**experiments.without_pictures(result), "report": str(page)})
+        from unshift.experiments.report import without_pictures
+
+        print_json({**without_pictures(result), "report": str(page)})
     elif page.exists():
         print(f"\nreport: {page}")

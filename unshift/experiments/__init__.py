@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["DATA", "ITEMS", "reproduce"]
+__all__ = ["COST_NOTE", "DATA", "ITEMS", "reproduce"]
 
 ITEMS = {
     "table1": "accuracy over scopes 0..8: LeNet-5/MNIST (5 min), ResNet-18/CIFAR-10 (20 min), Fashion-MNIST (3 min)",
@@ -20,7 +19,11 @@ ITEMS = {
     "fig6": "digits at every angle, with and without, and two rivals (10 min)",
     "seam": "not in the paper: CIFAR-10 at 32x32, no margin, any shift; --train adds the curve over budgets (5 min)",
 }
-"""What there is, with its cost on two CPU cores; the CIFAR-10 classifiers, 20 to 45 minutes each, come on top."""
+"""What there is, with its cost on two CPU cores."""
+COST_NOTE = (
+    "Times are for two CPU cores. On CIFAR-10 the classifiers come on top, once: 20 to 40 minutes of training each "
+    "(python -m unshift.experiments.classifiers NAME), unless they are in the data folder already."
+)
 MAIN = ("table1", "fig1", "fig3")
 """What runs unless told otherwise, on the embedded MNIST alone and with one seed: the rest takes longer."""
 DATA = ("mnist", "cifar10", "fashion-mnist")
@@ -36,8 +39,9 @@ def reproduce(
     quick: bool = False,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Run ``items`` and write ``out/index.html``, its figures and ``out/results.json``; return the results.
+    """Run ``items`` and write ``out/index.html``, its figures and ``out/results.json``; return the new results.
 
+    What earlier runs left in ``out`` stays, unless it is measured anew; ``results.json`` grows with every case.
     Without ``items``, the main job: Table 1, Figures 1 and 3, on MNIST. ``data`` keeps the cases on those sets.
     ``train`` first fits restorers and classifier on the embedded digits; ``quick`` takes a few images.
     """
@@ -52,7 +56,7 @@ def reproduce(
     wanted = tuple(data) or (DATA if items else ("mnist",))
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
+    stored = report.read(folder)
     seeds = SEEDS[: (2 if quick else len(SEEDS)) if items else 1]
     flags = {"train": train, "quick": quick, "progress": progress, "seeds": seeds}
     results: dict[str, Any] = {}
@@ -69,15 +73,13 @@ def reproduce(
                 settings[case] = load(case, **flags)
             begun = time.monotonic()
             result = module.run(settings[case])
-            results[item][case] = {**result, "seconds": round(time.monotonic() - begun, 1)}
+            seconds = round(time.monotonic() - begun, 1)
+            results[item][case] = {**result, "seconds": seconds, "provenance": provenance()}
+            stored.setdefault(item, {})[case] = results[item][case]
+            report.write_results(stored, folder)  # a kill loses no case that was done
             if hasattr(module, "text"):
                 print(f"\n{module.text(result)}\n", flush=True)
-    results["provenance"] = {**provenance(), "seconds": round(time.monotonic() - started, 1)}
-    page, figures = report.page(results)
-    (folder / "index.html").write_text(page, encoding="utf-8")
-    for name, png in figures.items():
-        (folder / name).write_bytes(png)
-    (folder / "results.json").write_text(json.dumps(without_pictures(results), indent=1) + "\n", encoding="utf-8")
+    report.write_page(stored, folder)
     return results
 
 
@@ -91,12 +93,3 @@ def _parts(item: str, data: Sequence[str]) -> tuple[Any, Callable[..., Any], lis
         return module, module.setting, [module.CASE] if "mnist" in data else []
     modules = {"table1": table1, "fig1": fig1, "fig3": fig3, "table2": table2, "fig4": fig4, "seam": seam}
     return modules[item], setting, [case for case in modules[item].CASES if CASES[case].data in data]
-
-
-def without_pictures(results: dict[str, Any]) -> dict[str, Any]:
-    """Leave the pixels out of results: they are in the page, and can be made again from the seed."""
-    return {
-        key: without_pictures(value) if isinstance(value, dict) else value
-        for key, value in results.items()
-        if key != "pictures" or isinstance(value, str)
-    }

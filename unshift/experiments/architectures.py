@@ -1,6 +1,7 @@
 """The networks of the paper's experiments, each in the form made for small images (a stem of stride 1).
 
-Every one ends in a mean over all positions, so that it takes images of any size from 16x16 up.
+Those for photos end in a mean over all positions (in VGG-16 that is its fifth pooling), so that they take images of
+any size from 16x16 up.
 :data:`ARCHITECTURES` names them; ``tests/test_classifiers.py`` holds the parameter counts stated here.
 """
 

@@ -90,8 +90,14 @@ _HELD_OUT = 5000
 
 
 def full(recipe: Recipe) -> Recipe:
-    """Return the recipe to run where there is a GPU: 200 epochs at full size, as the papers of the nets do."""
-    return replace(recipe, epochs=200.0, small_epochs=0.0, batch_size=128, learning_rate=0.1)
+    """Return the recipe to run where there is a GPU: 200 epochs at full size."""
+    rate = 0.1 if recipe.optimizer == "sgd" else recipe.learning_rate
+    return replace(recipe, epochs=200.0, small_epochs=0.0, batch_size=128, learning_rate=rate)
+
+
+def _scaled(name: str, recipe: str, budget: float) -> Recipe:
+    chosen = full(RECIPES[name]) if recipe == "full" else RECIPES[name]
+    return replace(chosen, epochs=chosen.epochs * budget, small_epochs=chosen.small_epochs * budget)
 
 
 class _Run:
@@ -149,7 +155,7 @@ class _Run:
                 batch = torch.where(flipped, batch.flip(-1), batch)
             if recipe.scope:
                 scope = math.ceil(recipe.scope / 2) if self.step < self.small_steps else recipe.scope
-                batch = apply(batch, random_shifts(len(batch), batch.ndim - 2, scope, self.step))
+                batch = apply(batch, random_shifts(len(batch), batch.ndim - 2, scope, recipe.seed * 7919 + self.step))
             yield batch.to(self.device), labels[rows].to(self.device)
 
     def train(self, images: Tensor, labels: Tensor, store: Checkpoint | None, progress: bool) -> None:
@@ -193,14 +199,15 @@ def train_classifier(
     device: str = "cpu",
     progress: bool = True,
 ) -> nn.Module:
-    """Train by ``recipe`` on prepared images; with ``checkpoint``, a killed run goes on from there."""
+    """Train by ``recipe`` on prepared images; with ``checkpoint``, a killed run goes on from there.
+
+    The checkpoint stays: the caller removes it once the weights are safe.
+    """
     run = _Run(recipe, images, device)
     store = Checkpoint(checkpoint, {**asdict(recipe), "images": len(images)}, every_seconds=120) if checkpoint else None
     if store:
         store.restore(run)
     run.train(images, labels, store, progress)
-    if store:
-        store.remove()
     trained: nn.Module = run.estimator.cpu().to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     return trained.eval()
 
@@ -240,20 +247,20 @@ def make(
     progress: bool = True,
 ) -> nn.Module:
     """Train classifier ``name`` on its full training set, save it in ``folder`` and return it; goes on after a kill."""
-    chosen = full(RECIPES[name]) if recipe == "full" else RECIPES[name]
-    chosen = replace(chosen, epochs=chosen.epochs * budget, small_epochs=chosen.small_epochs * budget)
+    chosen = _scaled(name, recipe, budget)
     preparation = dict(chosen.preparation)
     train = dataset(chosen.data, "train")
     assert train.labels is not None
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(chosen.seed))
     held, kept = order[:_HELD_OUT], order[_HELD_OUT:]
     folder.mkdir(parents=True, exist_ok=True)
+    checkpoint = folder / f"{name}.checkpoint"
     started = time.monotonic()
     model = train_classifier(
         chosen,
         prepare(train.images[kept], preparation),
         train.labels[kept],
-        checkpoint=folder / f"{name}.checkpoint",
+        checkpoint=checkpoint,
         device=device,
         progress=progress,
     )
@@ -273,6 +280,7 @@ def make(
         "torch": torch.__version__,
     }
     save_classifier(model, folder / f"{name}.safetensors", metadata)
+    checkpoint.unlink(missing_ok=True)
     return load_classifier(folder / f"{name}.safetensors")
 
 
@@ -282,7 +290,14 @@ def obtain(name: str, *, progress: bool = True) -> nn.Module:
         return shipped()[name]()
     folder = root() / "classifiers"
     path = folder / f"{name}.safetensors"
-    return load_classifier(path) if path.exists() else make(name, folder, progress=progress)
+    if not path.exists():
+        return make(name, folder, progress=progress)
+    model = load_classifier(path)
+    about: Any = model.about
+    asked = json.loads(json.dumps(asdict(_scaled(name, about.get("recipe", "cpu"), about.get("budget", 1.0)))))
+    if any(about.get(key) != value for key, value in asked.items()):
+        raise ValueError(f"{path} was trained by another recipe than {name} has now; remove it to train anew")
+    return model
 
 
 def main() -> None:

@@ -27,6 +27,7 @@ def run(setting: Setting, count: int = 10) -> dict[str, Any]:
     restored = restorer(shifted)
     return {
         **setting.describe(),
+        "seeds": [setting.seeds[0]],
         "restorer": name,
         "scope": scope,
         "labels": setting.labels[:count].tolist(),

@@ -46,14 +46,16 @@ def setting(
         restorers = {"paper": unshift.fit(some, "paper", data_name=case, progress=progress, **options)}
     else:
         restorers = {"mnist3d": unshift.load("mnist3d")}
+    classifier = shipped()[CLASSIFIER]()
     return Setting(
         "3D-MNIST, regenerated, test, 32x32x32",
         test.images[:count],
         test.labels[:count],
-        shipped()[CLASSIFIER](),
+        classifier,
         "3-D conv net (shipped)",
         restorers,
         seeds[:1] if quick else seeds,
+        about=classifier.about,  # type: ignore[arg-type]
         progress=progress,
     )
 

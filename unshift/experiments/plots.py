@@ -12,7 +12,7 @@ matplotlib.use("Agg")  # files only: no window, no display needed
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-__all__ = ["augmentation", "budget", "curve", "heat_maps", "pictures"]
+__all__ = ["augmentation", "budget", "curve", "heat_maps", "pictures", "to_png"]
 
 BARE, RESTORED, PAPER = "#c2410c", "#0f766e", "#9ca3af"
 
@@ -29,7 +29,7 @@ def curve(result: dict[str, Any]) -> bytes:
     lowest = min(*result["without"], *(paper["without"] if paper else [100]))
     axes.set_ylim(0 if lowest < 50 else 10 * (lowest // 10) - 5, 103)
     _scope_axis(axes, result)
-    return _png(figure)
+    return to_png(figure)
 
 
 def augmentation(results: list[dict[str, Any]]) -> bytes:
@@ -44,7 +44,7 @@ def augmentation(results: list[dict[str, Any]]) -> bytes:
         if scope:
             axes.axvspan(0, scope, color="#9ca3af", alpha=0.15, lw=0)
     _scope_axis(axes, results[0])
-    return _png(figure)
+    return to_png(figure)
 
 
 def budget(result: dict[str, Any]) -> bytes:
@@ -59,7 +59,7 @@ def budget(result: dict[str, Any]) -> bytes:
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="lower right")
-    return _png(figure)
+    return to_png(figure)
 
 
 def _bare(axes: Any, result: dict[str, Any], label: str, style: str) -> None:
@@ -95,9 +95,9 @@ def heat_maps(fig1: dict[str, Any]) -> bytes:
         axes.set_title(title, fontsize=11)
         for (row, column), value in np.ndenumerate(values):
             ink = "white" if value > 0.6 * top else "#374151"
-            axes.text(column, row, f"{abs(value):.1f}", ha="center", va="center", color=ink, fontsize=8)
+            axes.text(column, row, f"{round(value, 1) + 0.0:.1f}", ha="center", va="center", color=ink, fontsize=8)
     figure.colorbar(shown, ax=panels, label="accuracy lost (points)", shrink=0.8)
-    return _png(figure)
+    return to_png(figure)
 
 
 def pictures(fig3: dict[str, Any]) -> bytes:
@@ -120,10 +120,11 @@ def pictures(fig3: dict[str, Any]) -> bytes:
                 axes.set_xlabel(f"“{said}”", color=RESTORED if right else BARE, fontsize=size, labelpad=1)
         panels[r, 0].set_ylabel(row, fontsize=10)
     figure.subplots_adjust(left=0.05, right=0.995, top=0.99, bottom=0.06, wspace=0.08, hspace=0.25)
-    return _png(figure)
+    return to_png(figure)
 
 
-def _png(figure: Figure) -> bytes:
+def to_png(figure: Figure) -> bytes:
+    """Return a figure as a file's content, and close it."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
     plt.close(figure)

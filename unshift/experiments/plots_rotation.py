@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from unshift.experiments.plots import BARE, RESTORED, _png, plt
+from unshift.experiments.plots import BARE, RESTORED, plt, to_png
 
 __all__ = ["error_histogram", "lost_examples", "sheet", "sweep", "volume_pictures"]
 
@@ -23,7 +23,7 @@ def sheet(result: dict[str, Any]) -> bytes:
     for r, (shown, row) in enumerate(rows):
         for c, verdict in enumerate(shown["verdicts"] if row == "restored" else ()):
             _verdict(axes, (c + 0.95) * side, (r + 0.97) * side, verdict, labels[c])
-    return _png(figure)
+    return to_png(figure)
 
 
 def sweep(result: dict[str, Any]) -> bytes:
@@ -43,7 +43,7 @@ def sweep(result: dict[str, Any]) -> bytes:
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="lower center")
     axes.set_title(f"{result['data']}, n = {swept['images']:,} at every angle", fontsize=10, loc="left")
-    return _png(figure)
+    return to_png(figure)
 
 
 def error_histogram(result: dict[str, Any]) -> bytes:
@@ -59,21 +59,19 @@ def error_histogram(result: dict[str, Any]) -> bytes:
         axes.set_title(f"{name}: median {error['median']:.1f}°, within 10° {error['within']['10']:.1f}%", fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0, 0].set_ylabel("digits")
-    return _png(figure)
+    return to_png(figure)
 
 
-def lost_examples(result: dict[str, Any]) -> bytes | None:
-    """Digits that cannot be restored; ``None`` where there were none."""
+def lost_examples(result: dict[str, Any]) -> bytes:
+    """Digits that cannot be restored."""
     examples = result["pictures"]["examples"]
-    if not examples:
-        return None
     rows = ("original", "rotated", "restored")
     figure, axes = plt.subplots(figsize=(0.6 * len(examples) + 0.8, 2.0))
     side = _mosaic(axes, [[example[row] for example in examples] for row in rows])
     axes.set_yticks([(r + 0.5) * side for r in range(3)], rows, fontsize=8)
     for c, example in enumerate(examples):
         _verdict(axes, (c + 0.95) * side, 2.97 * side, example["verdict"], example["label"])
-    return _png(figure)
+    return to_png(figure)
 
 
 def volume_pictures(result: dict[str, Any]) -> bytes:
@@ -97,7 +95,7 @@ def volume_pictures(result: dict[str, Any]) -> bytes:
                 verdict = pictures[f"verdict_{row}"][c]
                 axes.set_title(f"“{verdict}”", color=_ink(verdict == pictures["labels"][c]), fontsize=9, y=-0.08)
     figure.subplots_adjust(left=0.03, right=0.99, top=0.99, bottom=0.03, wspace=0.02, hspace=0.05)
-    return _png(figure)
+    return to_png(figure)
 
 
 def _mosaic(axes: Any, rows: list[list[Any]]) -> int:

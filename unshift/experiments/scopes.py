@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from unshift import Restorer, apply
 from unshift.evaluation import accuracy, accuracy_over_scopes, random_shifts, restoration_rates
-from unshift.experiments.setting import Setting
+from unshift.experiments.setting import Remembering, Setting
 
 __all__ = ["effect_text", "lines", "measure", "text"]
 
@@ -25,10 +25,11 @@ def measure(setting: Setting, scopes: list[int], batch_size: int = 200) -> dict[
     """Classify at each scope and seed, bare and behind each restorer. Accuracies in percent, spread over seeds."""
     few = min(setting.bare, len(setting.images))
     images, labels = setting.images[:few], setting.labels[:few]
+    classifier = Remembering(setting.classifier)
     result: dict[str, Any] = {**setting.describe(), "scopes": scopes, "restored": {}}
     for name, restorer in setting.restorers.items():
         rows = accuracy_over_scopes(
-            setting.classifier,
+            classifier,
             images,
             labels,
             restorer,
@@ -49,20 +50,22 @@ def measure(setting: Setting, scopes: list[int], batch_size: int = 200) -> dict[
             "rates": restoration_rates(restorer, setting.images, batch_size=batch_size).as_dict(),
         }
         if few < len(setting.images):
-            entry["all"] = _all(setting, restorer, scopes, batch_size)
+            entry["all"] = _all(setting, classifier, restorer, scopes, batch_size)
         result["restored"][name] = entry
     return result
 
 
-def _all(setting: Setting, restorer: Restorer, scopes: list[int], batch_size: int) -> dict[str, Any]:
+def _all(
+    setting: Setting, classifier: Remembering, restorer: Restorer, scopes: list[int], batch_size: int
+) -> dict[str, Any]:
     """Return the accuracy over the whole test set: bare where the images are, restored at every scope and seed."""
     images, labels = setting.images, setting.labels
-    without = accuracy(setting.classifier, images, labels, batch_size=batch_size)
+    without = accuracy(classifier, images, labels, batch_size=batch_size)
     runs = [(scope, seed) for scope in scopes for seed in setting.seeds]
     restored: dict[int, list[float]] = {scope: [] for scope in scopes}
     for scope, seed in tqdm(runs, desc="all images", unit="run", disable=None if setting.progress else True):
         shifted = apply(images, random_shifts(len(images), images.ndim - 2, scope, seed))
-        whole = lambda batch: setting.classifier(restorer(batch))  # noqa: E731
+        whole = lambda batch: classifier(restorer(batch))  # noqa: E731
         restored[scope].append(accuracy(whole, shifted, labels, batch_size=batch_size))
     every = [value for values in restored.values() for value in values]
     return {

@@ -6,45 +6,43 @@ from collections.abc import Callable
 from html import escape
 from typing import Any
 
-from unshift.experiments import fig4, fig5, fig6, plots, plots_rotation, scopes, seam, table1, table2
+from unshift.experiments import fig1, fig4, fig5, fig6, plots, plots_rotation, scopes, seam, table1, table2
 
 __all__ = ["SECTIONS"]
 
-Picture = Callable[[bytes, str], str]
+Picture = Callable[[str, bytes | None, str], str]
+"""Takes a figure's name, the figure (``None``: as it was drawn before) and what it shows; returns HTML."""
 Cases = dict[str, dict[str, Any]]
 
 
 def table1_section(cases: Cases, picture: Picture) -> list[str]:
     """Return the parts of the page on Table 1."""
     parts = ["<h2>Table 1: accuracy over translation scopes</h2>"]
-    for result in cases.values():
+    for case, result in cases.items():
         parts += _measured(result, table1.rows(result))
-        parts.append(picture(plots.curve(result), "Accuracy against the size of the shift"))
+        parts.append(picture(f"table1-{case}", plots.curve(result), "Accuracy against the size of the shift"))
     return parts
 
 
 def fig1_section(cases: Cases, picture: Picture) -> list[str]:
     """Return the parts of the page on Figure 1."""
     parts = ["<h2>Figure 1: what a few pixels cost</h2>"]
-    for fig1 in cases.values():
-        parts.append(
-            f"<p>Accuracy lost at each single shift by {escape(fig1['classifier'])}, {escape(fig1['data'])}, "
-            f"n = {fig1['bare_images']:,} per cell. Right: the first {fig1['restored_images']:,} of them, restored "
-            "before they are classified.</p>"
-        )
-        parts.append(picture(plots.heat_maps(fig1), "Accuracy lost at every shift, without and with the restorer"))
+    for case, result in cases.items():
+        alt = "Accuracy lost at every shift, without and with the restorer"
+        parts += [f"<p>{escape(fig1.text(result))}</p>", picture(f"fig1-{case}", plots.heat_maps(result), alt)]
     return parts
 
 
 def fig3_section(cases: Cases, picture: Picture) -> list[str]:
     """Return the parts of the page on Figure 3."""
     parts = ["<h2>Figure 3: shifted and restored</h2>"]
-    for fig3 in cases.values():
+    for case, fig3 in cases.items():
         parts.append(
             f"<p>{escape(fig3['data'])}, the first {len(fig3['labels'])} images, each shifted by up to "
             f"{fig3['scope']} pixels both ways. Below each the verdict of the frozen {escape(fig3['classifier'])}.</p>"
         )
-        parts.append(picture(plots.pictures(fig3), "Original, shifted and restored images with verdicts"))
+        drawn = plots.pictures(fig3) if "pictures" in fig3 else None
+        parts.append(picture(f"fig3-{case}", drawn, "Original, shifted and restored images with verdicts"))
     return parts
 
 
@@ -62,7 +60,8 @@ def fig4_section(cases: Cases, picture: Picture) -> list[str]:
     for name, result in cases.items():
         if not name.endswith("-augmented"):
             pair = [result, *(cases[twin] for twin in (f"{name}-augmented",) if twin in cases)]
-            parts.append(picture(plots.augmentation(pair), "Accuracy with and without augmentation and restorer"))
+            alt = "Accuracy with and without augmentation and restorer"
+            parts.append(picture(f"fig4-{name}", plots.augmentation(pair), alt))
             for each in pair:
                 parts += _measured(each, fig4.rows(each))
     return parts
@@ -74,7 +73,7 @@ def seam_section(cases: Cases, picture: Picture) -> list[str]:
     for result in cases.values():
         parts += _measured(result, seam.rows(result))
         if len(result["budget"]) > 1:
-            parts.append(picture(plots.budget(result), "Exact rate against epochs of training"))
+            parts.append(picture("seam-budget", plots.budget(result), "Exact rate against epochs of training"))
     return parts
 
 
@@ -94,7 +93,7 @@ def fig6_section(cases: Cases, picture: Picture) -> list[str]:
     """Return the parts of the page on rotation."""
     (result,) = cases.values()
     accuracy, lost, swept = result["accuracy"], result["lost"], result["sweep"]
-    name, drawn = result["restorers"][0], result["over_seeds"]
+    name, drawn, fresh = result["restorers"][0], result["over_seeds"], "pictures" in result
     vote, ours = result["cost"]["vote of 36"], result["cost"][name]
     different = sum(swept["quarter_turns_different"].values())
     swapped = ", ".join(f"{v} times a {k}" for k, v in lost.items() if " read as " in k)
@@ -112,30 +111,40 @@ def fig6_section(cases: Cases, picture: Picture) -> list[str]:
         "afterwards, where the lattice of their pixels cannot give the angle away; "
         f"then mean and standard deviation over the angles of seeds {', '.join(map(str, drawn['seeds']))} on the first "
         f"{drawn['images']:,}, and the share of these with one verdict under all; then per class; passes through "
-        "the classifier, and time a digit by the same path: rotated at 224x224, resized to 32x32, classified.</p>",
-        picture(plots_rotation.sweep(result), "Accuracy at every 10 degrees, with and without"),
-        picture(plots_rotation.error_histogram(result), "Distribution of the angle's error"),
-        f"<p>The first {len(result['pictures']['labels'])} test digits at 40, 90 and 150 degrees, restored by "
+        "the classifier, and time a digit from 224x224 to its class (the vote samples no more pixels than the "
+        "classifier's 32x32).</p>",
+        picture("fig6-sweep", plots_rotation.sweep(result), "Accuracy at every 10 degrees, with and without"),
+        picture("fig6-errors", plots_rotation.error_histogram(result), "Distribution of the angle's error"),
+        "<p>The first test digits at 40, 90 and 150 degrees, restored by "
         f"<code>{escape(name)}</code>; below each the classifier's verdict.</p>",
-        picture(plots_rotation.sheet(result), "Digits original, rotated and restored"),
+        picture(
+            "fig6-digits", plots_rotation.sheet(result) if fresh else None, "Digits original, rotated and restored"
+        ),
         "<h2>What cannot be restored</h2>",
         "<p>A 6 on its head is a 9, and nothing in its shape says which it was; a 0 looks upright in more than one "
         f"position, and does no harm. That zeros are read to {zero} is more than their shape tells: likely traces "
         "of how MNIST was digitised survive the rotation and a strong network uses them. Do not expect it of other "
         f"images. Of {lost['wrong']} wrong verdicts ({lost['wrong_upright']} before any rotation): "
-        f"{escape(swapped)}. Below, digits that were read half a turn or more wrong, zeros, and others.</p>",
+        f"{escape(swapped)}. Below, digits read 150 degrees or more wrong, zeros, and others.</p>",
     ]
-    examples = plots_rotation.lost_examples(result)
-    return parts if examples is None else [*parts, picture(examples, "Digits that cannot be restored")]
+    if fresh and not result["pictures"]["examples"]:
+        return parts
+    lost_digits = plots_rotation.lost_examples(result) if fresh else None
+    return [*parts, picture("fig6-lost", lost_digits, "Digits that cannot be restored")]
 
 
 def fig5_section(cases: Cases, picture: Picture) -> list[str]:
     """Return the parts of the page on volumes."""
     (result,) = cases.values()
+    fresh = "pictures" in result
     return [
         "<h2>Figure 5, volumes: one axis more</h2>",
         *_measured(result, fig5.rows(result)),
-        picture(plots_rotation.volume_pictures(result), "Volumes original, shifted and restored"),
+        picture(
+            "fig5-volumes",
+            plots_rotation.volume_pictures(result) if fresh else None,
+            "Volumes original, shifted and restored",
+        ),
     ]
 
 

@@ -22,7 +22,7 @@ from unshift import Restorer
 from unshift.data import DataError, ImageSet, dataset, prepare, to_float
 from unshift.experiments import classifiers
 
-__all__ = ["CASES", "Case", "Setting", "provenance", "setting"]
+__all__ = ["CASES", "Case", "Remembering", "Setting", "provenance", "setting"]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,10 @@ class Remembering:
         keys = [hashlib.blake2b(image.numpy().tobytes(), digest_size=16).digest() for image in images.contiguous()]
         new = {key: row for row, key in enumerate(keys) if key not in self.known}
         if new:
-            logits = self.classifier(images[list(new.values())].contiguous(memory_format=torch.channels_last))
+            unseen = images[list(new.values())]
+            if unseen.ndim == 4:
+                unseen = unseen.contiguous(memory_format=torch.channels_last)
+            logits = self.classifier(unseen)
             self.known.update(zip(new, logits, strict=True))
         return torch.stack([self.known[key] for key in keys])
 
@@ -145,8 +148,8 @@ def setting(
     """Load case ``name``; classifiers that are neither shipped nor in the data folder are trained now.
 
     ``train`` (MNIST only) fits classifier and restorers anew, on the embedded 10,000 training digits.
-    ``quick`` is for a look: 200 digits, or a few photos (where the data is absent, of noise) before a
-    classifier trained for two steps.
+    ``quick`` is for a look, and its accuracies mean nothing: 200 digits, or a few photos (where the data is
+    absent, of noise) before a classifier trained for two steps on those same photos.
     """
     case = CASES[name]
     if train and name == "mnist":
@@ -156,6 +159,8 @@ def setting(
             f"--train is for the embedded digits (--data mnist), not for {name}: its parts are trained by "
             "`python -m unshift.experiments.classifiers` and `python -m unshift.experiments.pretrain`"
         )
+    if train and quick:
+        raise ValueError(f"{name} has no quick training: leave out --train or --quick")
     restorers = {each: unshift.load(each) for each in case.restorers}
     test = _quick_test(case) if quick else dataset(case.data, "test")
     images = to_float(prepare(test.images, next(iter(restorers.values())).metadata["preparation"]))
@@ -170,7 +175,7 @@ def setting(
         case.title + (", quick" if quick else ""),
         images,
         test.labels,
-        Remembering(model),
+        model,
         f"{kind}{suffix}",
         restorers,
         seeds,
@@ -221,7 +226,7 @@ def _trained_here(case: Case, quick: bool, seeds: tuple[int, ...], progress: boo
         case.title,
         prepare(test.images[:count], preparation),
         test.labels[:count],
-        Remembering(classifier),
+        classifier,
         f"LeNet-5 trained here on {kept} digits",
         restorers,
         seeds,
@@ -244,7 +249,12 @@ def _commit() -> str | None:
     folder = Path(__file__).resolve().parent
     try:
         done = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], cwd=folder, capture_output=True, text=True, timeout=10, check=True
+            ["git", "describe", "--always", "--dirty", "--exclude", "*"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None  # installed from a wheel, or no git here
