@@ -72,7 +72,7 @@ def test_the_table_stands_beside_the_papers(made):
     text = table1.text(made[1]["table1"]["mnist"])
     assert "98.89" in text
     assert "35.70" in text
-    assert "n = 200" in text
+    assert "n = 100" in text
 
 
 def test_one_item_alone(tmp_path):

@@ -21,7 +21,7 @@ ITEMS = {
 }
 """What there is, with its cost on two CPU cores."""
 COST_NOTE = (
-    "Times are for two CPU cores. On CIFAR-10 the classifiers come on top, once: 20 to 40 minutes of training each "
+    "Times are for two CPU cores. On CIFAR-10 the classifiers come on top, once: 15 to 40 minutes of training each "
     "(python -m unshift.experiments.classifiers NAME), unless they are in the data folder already."
 )
 MAIN = ("table1", "fig1", "fig3")

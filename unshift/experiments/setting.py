@@ -148,7 +148,7 @@ def setting(
     """Load case ``name``; classifiers that are neither shipped nor in the data folder are trained now.
 
     ``train`` (MNIST only) fits classifier and restorers anew, on the embedded 10,000 training digits.
-    ``quick`` is for a look, and its accuracies mean nothing: 200 digits, or a few photos (where the data is
+    ``quick`` is for a look, and its accuracies mean nothing: 100 digits, or a few photos (where the data is
     absent, of noise) before a classifier trained for two steps on those same photos.
     """
     case = CASES[name]
@@ -188,7 +188,7 @@ def setting(
 
 
 def _quick_test(case: Case) -> ImageSet:
-    count = 200 if case.data == "mnist" else 6
+    count = 100 if case.data == "mnist" else 6
     try:
         test = dataset(case.data, "test", download=False)
     except DataError:  # not on this machine: noise has the right shape, and shows that all runs
