@@ -115,12 +115,12 @@ def scopes_table(measured: dict, rows: Callable[[dict], scopes.Rows], item: str 
     seeds = ", ".join(map(str, measured["seeds"]))
     small = (
         f"Accuracy in %, {measured['data']}, n = {measured['bare_images']:,}, random circular shifts both ways, "
-        f"seed{'s' if len(measured['seeds']) > 1 else ''} {seeds}; torch {measured['provenance']['torch']}. "
+        f"seed{'s' if len(measured['seeds']) > 1 else ''} {seeds}. "
         f"`unshift reproduce{' ' + item if item else ''}` prints this table."
     )
     if item:
         small += f" {training(measured)}<br>" + "<br>".join(scopes.effect_text(measured))
-        small += f"<br>{made_by(measured)}"
+    small += f"<br>{made_by(measured)}"
     return f"{markdown(rows(measured))}\n\n<sub>{small}</sub>"
 
 

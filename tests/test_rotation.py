@@ -133,7 +133,7 @@ def test_reproduce_them_quickly(tmp_path, capsys):
     kept = json.loads((tmp_path / "results.json").read_text(), parse_constant=lambda name: pytest.fail(name))
     turned = kept["fig6"]["mnist-rotation"]
     assert turned["accuracy"]["without"] < turned["accuracy"]["mnist-rotation"]
-    assert turned["cost"]["vote of 36"]["ms"] > 5 * turned["cost"]["mnist-rotation"]["ms"]
+    assert turned["cost"]["vote of 36"]["passes"] == 36
     drawn = turned["over_seeds"]
     assert drawn["seeds"] == [0, 1]
     assert drawn["ways"]["upright"] | {"mean": 0} == {"mean": 0, "spread": 0.0, "consistent": 100.0}  # no angle in it

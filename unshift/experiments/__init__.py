@@ -10,12 +10,12 @@ from typing import Any
 __all__ = ["COST_NOTE", "DATA", "ITEMS", "reproduce"]
 
 ITEMS = {
-    "table1": "accuracy over scopes 0..8: LeNet-5/MNIST (5 min), ResNet-18/CIFAR-10 (20 min), Fashion-MNIST (3 min)",
+    "table1": "accuracy over scopes 0..8: LeNet-5/MNIST (5 min), ResNet-18/CIFAR-10 (13 min), Fashion-MNIST (4 min)",
     "fig1": "accuracy lost at every shift in [-3, 3]^2: LeNet-5/MNIST (1 min), VGG-16/CIFAR-10 (6 min), Fashion-MNIST",
     "fig3": "images original, shifted by up to a quarter, restored: MNIST, CIFAR-10, Fashion-MNIST (1 min)",
-    "table2": "VGG-16, ResNet-18, DenseNet-121, MobileNet v2 at scope 4: CIFAR-10 (30 min)",
+    "table2": "VGG-16, ResNet-18, DenseNet-121, MobileNet v2 at scope 4: CIFAR-10 (23 min)",
     "fig4": "trained with and without translation augmentation: MNIST, CIFAR-10, Fashion-MNIST (25 min)",
-    "fig5": "3-D digits shifted by up to 8 voxels, with and without (10 min)",
+    "fig5": "3-D digits shifted by up to 8 voxels, with and without (15 min)",
     "fig6": "digits at every angle, with and without, and two rivals (10 min)",
     "seam": "not in the paper: CIFAR-10 at 32x32, no margin, any shift; --train adds the curve over budgets (5 min)",
 }
