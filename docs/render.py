@@ -20,6 +20,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from PIL import Image
+
 from unshift.experiments import fig1, fig4, fig5, fig6, plots, scopes, seam, table1, table2
 from unshift.experiments.classifiers import shipped
 from unshift.weights import pretrained, read_header
@@ -218,11 +220,12 @@ def figures() -> dict[str, bytes]:
 
 
 def take(folder: Path, name: str) -> None:
-    """Copy a report's results, and the figures that show pixels: those are not in the results."""
+    """Copy a report's results, and, in 256 colours, the figures that show pixels: those are not in the results."""
     shutil.copy(folder / "results.json", ROOT / "results" / f"{name}.json")
     for item in ("fig3", "fig5", "fig6"):
         for path in folder.glob(f"{item}-*.png"):
-            shutil.copy(path, ROOT / "docs" / "images")
+            few = Image.open(path).convert("RGB").quantize(256)
+            few.save(ROOT / "docs" / "images" / path.name, optimize=True)
 
 
 def main() -> None:

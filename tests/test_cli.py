@@ -233,7 +233,8 @@ def test_reproduce_as_json_keeps_the_tables_off_stdout(told):
 
 
 def test_reproduce_lists_its_items(told):
-    assert good("reproduce", "--list").stdout == "table1  the table\nfig10   the figure\n"
+    items = "table1  the table\nfig10   the figure\n"
+    assert good("reproduce", "--list").stdout == f"{items}\n{experiments.COST_NOTE}\n"
     assert good_json("reproduce", "--list") == {"table1": "the table", "fig10": "the figure"}
     assert not told
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from unshift.experiments import ITEMS, sections
+from unshift.experiments import sections
 from unshift.weights import write_atomically
 
 __all__ = ["read", "without_pictures", "write_page", "write_results"]
@@ -28,7 +28,7 @@ def read(folder: Path) -> dict[str, Any]:
         return {}
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        return {item: dict(cases) for item, cases in stored.items() if item in ITEMS}
+        return {item: dict(cases) for item, cases in stored.items() if item in sections.SECTIONS}
     except (ValueError, AttributeError, TypeError) as error:
         raise ValueError(f"{path} is no results file; choose another --out") from error
 
@@ -57,9 +57,9 @@ def write_page(results: dict[str, Any], folder: Path) -> None:
 
     digits = results.get("table1", {}).get("mnist")
     parts = [_headline(digits)] if digits else ["<h1>unshift: results</h1>"]
-    for item in ITEMS:
+    for item, section in sections.SECTIONS.items():
         if item in results:
-            parts += sections.SECTIONS[item](results[item], picture)
+            parts += section(results[item], picture)
     parts.append(_sources(results))
     write_atomically(folder / "index.html", _PAGE.substitute(body="\n".join(parts)).encode())
 

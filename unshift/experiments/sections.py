@@ -170,4 +170,4 @@ SECTIONS: dict[str, Callable[[Cases, Picture], list[str]]] = {
     "fig6": fig6_section,
     "seam": seam_section,
 }
-"""Item to what writes its section."""
+"""Item to what writes its section, in the order of the page."""
