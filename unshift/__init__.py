@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unshift.estimator import ShiftEstimator
     from unshift.exact import quantise
-    from unshift.graph import export
-    from unshift.restorer import Estimate, Restorer
+    from unshift.exporting import export
+    from unshift.restorer import Chain, Estimate, Restorer
     from unshift.shifts import apply, undo
     from unshift.testing import verify
     from unshift.training import fit
@@ -21,14 +21,27 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["Estimate", "Restorer", "ShiftEstimator", "apply", "export", "fit", "load", "quantise", "undo", "verify"]
+__all__ = [
+    "Chain",
+    "Estimate",
+    "Restorer",
+    "ShiftEstimator",
+    "apply",
+    "export",
+    "fit",
+    "load",
+    "quantise",
+    "undo",
+    "verify",
+]
 
 _HOMES = {
+    "Chain": "restorer",
     "Estimate": "restorer",
     "Restorer": "restorer",
     "ShiftEstimator": "estimator",
     "apply": "shifts",
-    "export": "graph",
+    "export": "exporting",
     "fit": "training",
     "load": "weights",
     "quantise": "exact",

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unshift.circular import CircularFilter
+from unshift.circular import CircularFilter, circular_correlation
 from unshift.shifts import check_images
 
 __all__ = ["PRESETS", "ShiftEstimator"]
@@ -89,16 +89,30 @@ def run_network(
 
 
 class Layer(nn.Module):
-    """A circular filter and its activation: the paper's ``F_l``."""
+    """A circular filter and its activation: the paper's ``F_l``. ``symmetric``: the filter is one with its quarter turns."""
 
-    def __init__(self, filter: CircularFilter, activation: str) -> None:
+    def __init__(self, filter: CircularFilter, activation: str, symmetric: bool = False) -> None:
         super().__init__()
         self.filter = filter
         self.activation = activation
+        self.symmetric = symmetric
+
+    def effective(self) -> tuple[Tensor, Tensor | None]:
+        """Return the weight and the bias that the layer really uses."""
+        weight = self.filter.weight
+        if self.symmetric:
+            turned = [torch.rot90(weight, quarter, (2, 3)) for quarter in range(4)]
+            # In this order the sum is the same to the last bit for all four: addition commutes, if nothing else.
+            weight = ((turned[0] + turned[2]) + (turned[1] + turned[3])) / 4
+        return weight, self.filter.bias
 
     def forward(self, images: Tensor) -> Tensor:
         """Return ``act(W x + c)``."""
-        return ACTIVATIONS[self.activation](self.filter(images))
+        weight, bias = self.effective()
+        sums = circular_correlation(images, weight)
+        if bias is not None:
+            sums = sums + bias.view(-1, *[1] * (sums.ndim - 2)).to(sums.dtype)
+        return ACTIVATIONS[self.activation](sums)
 
 
 class ShiftEstimator(nn.Module):
@@ -108,6 +122,10 @@ class ShiftEstimator(nn.Module):
     size only (dense filters). ``channels`` are the local layers' output channels; with
     ``line_channels`` the net goes on with 1-D filters along each axis. The last layer has one
     channel and no activation.
+
+    ``symmetric`` nets commute with quarter turns of square images too: every filter is one with its quarter turns. Their
+    scores stand on pixels or, with ``corners``, on the corners between pixels: position ``M`` is then the corner before
+    pixel ``M`` along each axis. All kernels are made odd for that and, with ``corners``, the first one even.
     """
 
     def __init__(
@@ -121,6 +139,8 @@ class ShiftEstimator(nn.Module):
         line_channels: Sequence[int] = (),
         line_kernel_size: Sequence[int] = (),
         size: Sequence[int] | None = None,
+        symmetric: bool = False,
+        corners: bool = False,
     ) -> None:
         super().__init__()
         widths = [in_channels, *channels, *line_channels]
@@ -135,6 +155,8 @@ class ShiftEstimator(nn.Module):
             )
         if size is not None and (len(size) != axes or any(k > n for k, n in zip(kernel_size, size, strict=True))):
             raise ValueError(f"kernel {tuple(kernel_size)} does not fit images of size {tuple(size)}")
+        if symmetric and (axes != 2 or len(set(kernel_size)) > 1 or line_channels):
+            raise ValueError(f"symmetric filters are square and have no lines, got kernel {tuple(kernel_size)}")
         self.in_channels = in_channels
         self.axes = axes
         self.size = tuple(size) if size is not None else None
@@ -148,14 +170,17 @@ class ShiftEstimator(nn.Module):
             "line_kernel_size": list(line_kernel_size),
             "size": list(size) if size is not None else None,
         }
+        if symmetric:  # written where it matters only: files of 0.1 know neither word
+            self._description |= {"symmetric": True, "corners": corners}
 
         def stack(widths: Sequence[int], kernel: Sequence[int], scores: bool) -> nn.ModuleList:
             """Build the layers between ``widths``; ``scores``: the last one has no activation."""
             last = len(widths) - 2 if scores else None
-            return nn.ModuleList(
-                Layer(CircularFilter(i, o, kernel, bias), "none" if k == last else activation)
-                for k, (i, o) in enumerate(itertools.pairwise(widths))
-            )
+            layers = []
+            for k, (i, o) in enumerate(itertools.pairwise(widths)):
+                taps = [_parity(n, even=corners and k == 0) for n in kernel] if symmetric else kernel
+                layers.append(Layer(CircularFilter(i, o, taps, bias), "none" if k == last else activation, symmetric))
+            return nn.ModuleList(layers)
 
         depth = len(channels) + 1
         self.local = stack(widths[:depth], kernel_size, scores=not line_channels)
@@ -202,6 +227,11 @@ class ShiftEstimator(nn.Module):
         check_input(images, self.in_channels, self.axes, self.size)
         weight = next(self.parameters())
         return run_network(as_float(images, weight.dtype), self.local, self.lines, mean_along)
+
+
+def _parity(taps: int, even: bool) -> int:
+    """Return ``taps``, or one less to make it even or odd; one tap becomes two where it must be even."""
+    return max(taps - (taps % 2 == (1 if even else 0)), 2 if even else 1)
 
 
 def mean_along(features: Tensor, axis: int) -> Tensor:

@@ -1,8 +1,8 @@
 """Measure: how often a restorer is right, and what a classifier gains by it.
 
-Protocol (the paper's, section 5.1): each test image is shifted circularly by its own random shift,
-uniform in ``[-scope, scope]`` along every axis, and classified with and without the restorer. The
-restorer is really run on every shifted image: nothing is taken for granted.
+Protocol (the paper's, section 5.1): each test image is moved at random by what the restorer's coordinates draw (a circular
+shift, uniform in ``[-scope, scope]`` along every axis; a turn; an angle), and classified with and without the restorer.
+The restorer is really run on every moved image: nothing is taken for granted.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
-from unshift.restorer import Restorer
-from unshift.shifts import apply, check_images
+from unshift.progress import Progress, tracked
+from unshift.restorer import Chain, Restorer
+from unshift.shifts import check_images
 
-__all__ = ["Rates", "ScopeRow", "accuracy", "accuracy_over_scopes", "predict", "random_shifts", "restoration_rates"]
+__all__ = ["Rates", "ScopeRow", "accuracy", "accuracy_over_scopes", "predict", "restoration_rates"]
 
 Classifier = Callable[[Tensor], Tensor]
 
@@ -42,31 +42,24 @@ class Rates:
         return asdict(self)
 
 
-def restoration_rates(restorer: Restorer, images: Tensor, *, batch_size: int = 256, progress: bool = False) -> Rates:
-    """Measure how often ``restorer`` leaves unshifted ``images`` where they are."""
+def restoration_rates(
+    restorer: Restorer | Chain, images: Tensor, *, batch_size: int = 256, progress: bool = False
+) -> Rates:
+    """Measure how often ``restorer`` leaves unmoved ``images`` where they are."""
     if not len(images):
         raise ValueError("no images to measure on")
-    size = torch.tensor(check_images(restorer.coordinates(images[:1])))
+    size = check_images(images)
     exact = within_1 = tied = 0
     total = torch.zeros((), dtype=torch.float64)
-    for batch in _batches(images, batch_size, "restore", progress):
+    for batch in tracked(images.split(batch_size), "rates", "batches", progress):
         estimate = restorer.estimate(batch)
-        shift = estimate.shift.cpu()
-        distance = torch.minimum(shift, size - shift).amax(1)  # the short way round
+        distance = restorer.coordinates.distance(estimate, size)
         exact += int((distance == 0).sum())
         within_1 += int((distance <= 1).sum())
         tied += int(estimate.tied.sum())
         total += estimate.confidence.cpu().sum()
     n = len(images)
     return Rates(n, exact / n, within_1 / n, float(total) / n, tied)
-
-
-def random_shifts(n: int, axes: int, scope: int, seed: int) -> Tensor:
-    """Draw ``n`` shifts, each axis uniform in ``[-scope, scope]``; the same seed, the same shifts."""
-    if scope < 0:
-        raise ValueError(f"scope must be 0 or more pixels, got {scope}")
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-scope, scope + 1, (n, axes), generator=generator)
 
 
 @torch.no_grad()
@@ -92,7 +85,7 @@ def accuracy(classifier: Classifier, images: Tensor, labels: Tensor, *, batch_si
 class ScopeRow:
     """Accuracy at one translation scope: a column of the paper's Table 1. Shares in [0, 1], over seeds."""
 
-    scope: int
+    scope: int | None
     images: int
     seeds: tuple[int, ...]
     without: tuple[float, ...]
@@ -117,26 +110,38 @@ def accuracy_over_scopes(
     classifier: Classifier,
     images: Tensor,
     labels: Tensor,
-    restorer: Restorer,
+    restorer: Restorer | Chain,
     *,
-    scopes: Iterable[int] = range(9),
+    scopes: Iterable[int | None] = range(9),
     seeds: Sequence[int] = (0,),
     batch_size: int = 256,
     progress: bool = False,
 ) -> list[ScopeRow]:
-    """Classify shifted images with and without ``restorer``, for each translation scope and seed."""
-    axes = len(check_images(images))
+    """Classify moved images with and without ``restorer``, for each scope and seed.
+
+    Args:
+        classifier: Images to logits.
+        images: Unmoved.
+        labels: Their classes.
+        restorer: Its coordinates draw the moves, in their own unit, and do them.
+        scopes: The largest moves, e.g. in pixels; None for any move at all.
+        seeds: One draw of the moves each.
+        batch_size: Images at a time.
+        progress: Tell how far it is.
+    """
+    coordinates, size = restorer.coordinates, check_images(images)
     rows = []
     todo = list(scopes)
-    with tqdm(total=len(todo) * len(seeds), desc="scopes", unit="run", disable=None if progress else True) as bar:
+    whole = lambda batch: classifier(restorer(batch))  # noqa: E731
+    with Progress("scopes", len(todo) * len(seeds), "runs", progress) as told:
         for scope in todo:
             bare, restored = [], []
             for seed in seeds:
-                shifted = apply(images, random_shifts(len(images), axes, scope, seed))
-                bare.append(predict(classifier, shifted, batch_size=batch_size))
-                whole = lambda batch: classifier(restorer(batch))  # noqa: E731
-                restored.append(predict(whole, shifted, batch_size=batch_size))
-                bar.update()
+                pose = coordinates.draw(size, len(images), scope, torch.Generator().manual_seed(seed))
+                moved = coordinates.move(images, pose)
+                bare.append(predict(classifier, moved, batch_size=batch_size))
+                restored.append(predict(whole, moved, batch_size=batch_size))
+                told.update()
             rows.append(
                 ScopeRow(
                     scope=scope,
@@ -154,7 +159,3 @@ def accuracy_over_scopes(
 def _consistency(predictions: Sequence[Tensor]) -> float:
     stacked = torch.stack(list(predictions))
     return float((stacked == stacked[0]).all(0).double().mean())
-
-
-def _batches(images: Tensor, batch_size: int, what: str, progress: bool) -> Iterable[Tensor]:
-    return tqdm(images.split(batch_size), desc=what, unit="batch", disable=None if progress else True)

@@ -1,68 +1,49 @@
 """Restorer: coordinates, estimate, undo. Images in, images out; the classifier follows.
 
-model = torch.nn.Sequential(restorer, classifier)
+    model = torch.nn.Sequential(restorer, classifier)
+
+A :class:`Chain` of restorers is a restorer: it undoes one kind of move after another.
 """
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from unshift.exact import choose, confidence
-from unshift.shifts import check_images, undo
+from unshift.coordinates import Canvas, Chained, merged
+from unshift.exact import choose, confidence, is_traced
+from unshift.shifts import check_images
 
-__all__ = ["Canvas", "Estimate", "Restorer"]
+__all__ = ["Chain", "Estimate", "Restorer", "check_finite"]
+
+BLOCK = 2**17
+"""Positions to choose among at a time: what stays in the cache. ``benchmarks/run.py blocks``."""
 
 
 class Estimate(NamedTuple):
-    """What a restorer read off a batch of images; confidence and tie are the same for every shift, to the last bit."""
+    """What a restorer read off a batch of images: a pose, and how sure it is.
+
+    ``restorer.undo(images, estimate)`` takes the pose back. Confidence and tie are the same for every move, to the last
+    bit.
+    """
 
     shift: Tensor
-    """int64 ``(batch, d)``: the shift that was applied; ``unshift.undo(images, shift)`` takes it back."""
+    """int64 ``(batch, d)``: the shift that was applied, in pixels along each axis of the image. Of a restorer that undoes
+    nothing but circular shifts, without padding, ``unshift.undo(images, shift)`` takes it back."""
+    turn: Tensor | None
+    """int64 ``(batch,)``: the element of the group of turns; None where the restorer knows of none."""
+    angle: Tensor | None
+    """float64 ``(batch,)``: degrees counter-clockwise; None where the restorer knows of none."""
     confidence: Tensor
     """float64 ``(batch,)``: softmax probability of the chosen position, in (0, 1]."""
     tied: Tensor
     """bool ``(batch,)``: several positions had the highest score, and the tie rule chose among them."""
-    angle: Tensor | None = None
-    """float64 ``(batch,)``, of a rotation: degrees counter-clockwise that were applied; ``shift`` counts grid steps."""
-
-
-class Canvas(nn.Module):
-    """Cartesian coordinates: the image itself, on a margin of ``pad`` constant pixels if wanted.
-
-    ``crop(apply(pad(x), s))`` is a zero-filled shift of ``x`` by up to ``pad`` pixels: on the padded
-    canvas it is a circular one, which can be undone.
-    """
-
-    def __init__(self, pad: int = 0, value: float = 0.0) -> None:
-        super().__init__()
-        if pad < 0:
-            raise ValueError(f"pad must be 0 or more pixels, got {pad}")
-        self.pad = pad
-        self.value = value
-
-    def describe(self) -> dict[str, Any]:
-        """Return the coordinates as plain data, for the weights file."""
-        return {"kind": "canvas", "pad": self.pad, "value": self.value}
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Put ``images`` on their canvas: where the estimator looks for the shift."""
-        return F.pad(images, [self.pad] * 2 * (images.ndim - 2), value=self.value) if self.pad else images
-
-    def undo(self, images: Tensor, shift: Tensor) -> Tensor:
-        """Undo ``shift`` on the canvas and cut ``images`` out again."""
-        restored = undo(self(images), shift)
-        if not self.pad:
-            return restored
-        return F.pad(restored, [-self.pad] * 2 * (images.ndim - 2))  # negative padding crops
-
-    def extra_repr(self) -> str:
-        """Show the padding."""
-        return f"pad={self.pad}, value={self.value}" if self.pad else ""
 
 
 def check_finite(images: Tensor) -> None:
@@ -74,63 +55,41 @@ def check_finite(images: Tensor) -> None:
             raise ValueError(f"images must be finite: NaN or infinity in {len(bad)} of them, first at {int(bad[0])}")
 
 
-class Restorer(nn.Module):
-    """Undo the circular shift of images before anything else sees them, exactly.
+class _Undoing(nn.Module):
+    """What a restorer and a chain of them share: everything that follows from an estimate."""
 
-    For every image ``x`` and every shift ``M``, ``restorer(apply(x, M))`` equals ``restorer(x)`` bit for
-    bit (with ``pad``, shifts on the padded canvas).
+    coordinates: Any
+    metadata: dict[str, Any]
+    """What is known of these weights: training data, seed, measured rates. Saved with them; nothing acts on it."""
+    trained_on: dict[str, Any]
+    """What the images were like that it was trained on: size, channels, range, preparation. Saved with it."""
 
-    ``scorer`` is any module from images to equivariant **int64** scores ``(batch, *spatial)``:
-    :func:`unshift.quantise` makes one from a trained estimator, ``unshift.theory`` constructs one.
-    ``coordinates`` say where a shift is to be looked for; ``pad`` is short for ``Canvas(pad)``.
+    def estimate(self, images: Tensor, of: Tensor | None = None) -> Estimate:
+        """Read the pose off ``images``. Nothing is kept on the module.
 
-    The undo is an integer gather (of a rotation: quarter turns, then a bilinear rest), so gradients pass
-    through it to the images.
-    """
+        Args:
+            images: ``(batch, channel, *spatial)``.
+            of: What will be undone, where the network sees another form of it (the grey of a colour image): ties are
+                settled by comparing these. Default: ``images``.
 
-    def __init__(self, scorer: nn.Module, *, pad: int = 0, coordinates: nn.Module | None = None) -> None:
-        super().__init__()
-        if coordinates is not None and pad:
-            raise ValueError("give pad or coordinates, not both")
-        self.scorer = scorer
-        self.coordinates = coordinates if coordinates is not None else Canvas(pad)
-        self.metadata: dict[str, Any] = {}
-        """What is known of these weights: training data, seed, measured rates. Saved with them."""
+        Raises:
+            ValueError: If the images do not fit, or hold NaN or infinity.
+        """
+        raise NotImplementedError
 
-    @torch.no_grad()
-    def estimate(self, images: Tensor) -> Estimate:
-        """Read the shift off ``images``. Nothing is kept on the module."""
-        check_images(images)
-        check_finite(images)
-        canvas = self.coordinates(images)
-        scores = self.scores(canvas)
-        # Coordinates may have more to say: which image to prefer where canvases are one, and an angle.
-        prefer, angle = (getattr(self.coordinates, name, None) for name in ("prefer", "angle"))
-        look = (lambda row, found: prefer(images[row], scores[row], found)) if prefer else None
-        shift, tied = choose(scores, canvas, look)
-        unit = getattr(self.scorer, "score_unit", 1.0)
-        return Estimate(shift, confidence(scores, unit), tied, angle(shift, scores) if angle else None)
+    def undo(self, images: Tensor, estimate: Any) -> Tensor:
+        """Take ``images`` back to where they were before the pose of ``estimate``: ``restore`` is this, estimated."""
+        found: Tensor = self.coordinates.undo(images, estimate)
+        return found
 
-    @torch.no_grad()
-    def scores(self, canvas: Tensor) -> Tensor:
-        """Score every position of images that are on their canvas: int64 ``(batch, *spatial)``."""
-        scores = self.scorer(canvas)
-        wanted = (canvas.shape[0], *canvas.shape[2:])
-        if not isinstance(scores, Tensor) or tuple(scores.shape) != wanted:
-            found = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-            raise ValueError(f"a scorer must return scores (batch, *spatial) = {wanted}, got {found}")
-        if scores.dtype != torch.int64:
-            raise ValueError(
-                f"a Restorer wants int64 scores, got {scores.dtype}: float scores cannot be exact. "
-                "Turn the estimator into integers with unshift.quantise(estimator, sample_images)"
-            )
-        return scores
+    def redo(self, images: Tensor, estimate: Any) -> Tensor:
+        """Put upright ``images`` back where the input was: a mask, a map of boxes, another image."""
+        found: Tensor = self.coordinates.redo(images, estimate)
+        return found
 
     def restore(self, images: Tensor) -> Tensor:
-        """Estimate the shift of each image and undo it."""
-        estimate = self.estimate(images)
-        read = (estimate.shift,) if estimate.angle is None else (estimate.shift, estimate.angle)
-        return self.coordinates.undo(images, *read)  # type: ignore[operator]
+        """Estimate the pose of each image and undo it."""
+        return self.undo(images, self.estimate(images))
 
     def forward(self, images: Tensor) -> Tensor:
         """Restore ``images``, so that ``nn.Sequential(restorer, classifier)`` is all there is to write."""
@@ -140,4 +99,127 @@ class Restorer(nn.Module):
         """Write this restorer to one ``.safetensors`` file; :func:`unshift.load` reads it back."""
         from unshift.weights import save  # the file format stands below: this method is only its spelling
 
-        save(self, path)
+        save(self, path)  # type: ignore[arg-type]
+
+
+class Restorer(_Undoing):
+    """Undo the pose of images before anything else sees them, exactly.
+
+    For every image ``x`` and every move ``m`` of the coordinates' group, ``restorer(move(x, m))`` equals ``restorer(x)``
+    bit for bit (with padding, for shifts on the padded canvas).
+
+    The undo moves pixels (of a rotation: quarter turns, then a bilinear rest), so gradients pass through it.
+
+    Args:
+        scorer: Any module from canvases to equivariant **int64** scores ``(batch, *positions)``:
+            :func:`unshift.quantise` makes one from a trained estimator, ``unshift.theory`` constructs one.
+        coordinates: What to undo: one of ``unshift.coordinates``. Default: circular shifts.
+        pad: Short for ``Canvas(pad)``.
+    """
+
+    def __init__(self, scorer: nn.Module, *, coordinates: Any = None, pad: int = 0) -> None:
+        super().__init__()
+        if coordinates is not None and pad:
+            raise ValueError("give pad or coordinates, not both")
+        self.scorer = scorer
+        self.coordinates = coordinates if coordinates is not None else Canvas(pad)
+        self.metadata = {}
+        self.trained_on = {}
+        getattr(scorer, "score_unit", None)  # read now: a graph made of this module cannot
+
+    @property
+    def stages(self) -> list[Restorer]:
+        """The restorers that work one after another: here, this one."""
+        return [self]
+
+    @torch.no_grad()
+    def estimate(self, images: Tensor, of: Tensor | None = None) -> Estimate:
+        """See :meth:`_Undoing.estimate`."""
+        check_images(images)
+        shown = images if of is None else of
+        if not is_traced():
+            check_finite(images)
+        block = max(1, BLOCK // math.prod(images.shape[1:]))
+        if is_traced() or len(images) <= block:
+            return self.read(images, shown)[0]
+        starts = range(0, len(images), block)
+        parts = [self.read(images[at : at + block], shown[at : at + block])[0] for at in starts]
+        return Estimate(*(None if part[0] is None else torch.cat(part) for part in zip(*parts, strict=True)))
+
+    def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor]:
+        """Return the estimate of one block of images, unchecked, and the scores it was read off."""
+        canvas = self.coordinates.canvas(images)
+        scores = self.scores(canvas)
+        settle: Callable[..., Tensor] = lambda *found: self.coordinates.settle(of, scores, *found)  # noqa: E731
+        index, tied = choose(scores, lambda: self.coordinates.looks(of), settle)
+        pose = self.coordinates.pose(index, scores, tuple(images.shape[2:]))
+        sure = confidence(scores, getattr(self.scorer, "score_unit", 1.0))
+        if is_traced():  # a graph cannot refuse an image that is not finite
+            sure = torch.where(images.isfinite().flatten(1).all(1), sure, math.nan)
+        return Estimate(*pose, sure, tied), scores.squeeze(1) if scores.shape[1] == 1 else scores
+
+    @torch.no_grad()
+    def scores(self, canvas: Tensor) -> Tensor:
+        """Score canvases ``(batch, copies, channel, *positions)``: int64 ``(batch, copies, *positions)``."""
+        flat = canvas.flatten(0, 1)
+        scores = self.scorer(flat)
+        wanted = (flat.shape[0], *flat.shape[2:])
+        if not isinstance(scores, Tensor) or tuple(scores.shape) != tuple(wanted):
+            found = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise ValueError(f"a scorer must return scores (batch, *spatial) = {tuple(wanted)}, got {found}")
+        if scores.dtype != torch.int64:
+            raise ValueError(
+                f"a Restorer wants int64 scores, got {scores.dtype}: float scores cannot be exact. "
+                "Turn the estimator into integers with unshift.quantise(estimator, sample_images)"
+            )
+        return scores.view(*canvas.shape[:2], *scores.shape[1:])
+
+
+class Chain(_Undoing):
+    """Restorers one after another, as one: first the centre, then the turn.
+
+    Args:
+        restorers: In the order in which they undo. Each reads another part of the pose.
+    """
+
+    def __init__(self, *restorers: Restorer) -> None:
+        super().__init__()
+        self.restorers = nn.ModuleList(restorers)
+        self.coordinates = Chained([restorer.coordinates for restorer in restorers])
+        self.metadata = {}
+        self.trained_on = {}
+
+    @property
+    def stages(self) -> list[Restorer]:
+        """The restorers that work one after another."""
+        return list(self.restorers)  # type: ignore[arg-type]
+
+    @torch.no_grad()
+    def estimate(self, images: Tensor, of: Tensor | None = None) -> Estimate:
+        """See :meth:`_Undoing.estimate`. The confidence is the product of the stages'; one tie makes it tied."""
+        check_images(images)
+        if not is_traced():
+            check_finite(images)
+        return self._joined(images, of, lambda stage, *shown: stage.estimate(*shown))
+
+    def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor]:
+        """Return the estimate of one block of images, unchecked, and the scores of the first stage."""
+        scores: list[Tensor] = []
+
+        def look(stage: Restorer, *shown: Any) -> Estimate:
+            estimate, found = stage.read(*shown)
+            scores.append(found)
+            return estimate
+
+        return self._joined(images, of, look), scores[0]
+
+    def _joined(self, images: Tensor, of: Tensor | None, look: Callable[..., Estimate]) -> Estimate:
+        """Let each stage look at what the ones before it have undone, and join what they read."""
+        found: list[Estimate] = []
+        for stage in self.stages:
+            found.append(look(stage, images, of))
+            if stage is not self.stages[-1]:
+                images, of = stage.undo(images, found[-1]), None if of is None else stage.undo(of, found[-1])
+        pose = merged(found, [stage.coordinates.reads for stage in self.stages])
+        sure = functools.reduce(torch.mul, [one.confidence for one in found])
+        return Estimate(*pose, sure, torch.stack([one.tied for one in found]).any(0))

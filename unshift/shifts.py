@@ -20,14 +20,19 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["apply", "compose", "undo"]
+__all__ = ["apply", "check_images", "compose", "take", "undo"]
 
 
-_NO_GATHER = {
-    getattr(torch, name)
-    for name in ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
-    if hasattr(torch, name)
-}
+_NO_GATHER = {torch.uint16, torch.uint32, torch.uint64}
+
+
+def take(flat: Tensor, source: Tensor) -> Tensor:
+    """Gather pixels ``(batch, channel, n)`` along the last axis, whatever their dtype: bits are moved, not numbers."""
+    kind = flat.dtype
+    if kind in _NO_GATHER or flat.element_size() == 1:  # PyTorch moves some of these only as integers of their width
+        moved = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
+        return flat.contiguous().view(moved).gather(2, source).view(kind)
+    return flat.gather(2, source)
 
 
 def check_images(images: Tensor) -> tuple[int, ...]:
@@ -81,11 +86,7 @@ def apply(images: Tensor, shift: Tensor) -> Tensor:
         along = (torch.arange(n, device=images.device) - moved) % n
         source = (source[:, :, None] * n + along[:, None, :]).flatten(1)
     source = source[:, None, :].expand(batch, channels, math.prod(size))
-    flat = images.flatten(2)
-    if images.dtype in _NO_GATHER:  # PyTorch moves these only as integers of the same width
-        kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[images.element_size()]
-        return flat.contiguous().view(kind).gather(2, source).view(images.dtype).reshape(images.shape)
-    return flat.gather(2, source).reshape(images.shape)
+    return take(images.flatten(2), source).reshape(images.shape)
 
 
 def undo(images: Tensor, shift: Tensor) -> Tensor:

@@ -15,24 +15,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
+from unshift.coordinates import all_shifts, rows
 from unshift.exact import IntegerEstimator, choose, ordered_bits
-from unshift.polar import Polar
-from unshift.restorer import Restorer, check_finite
-from unshift.shifts import apply, check_images, compose
+from unshift.progress import tracked
+from unshift.restorer import Chain, Restorer, check_finite
+from unshift.shifts import apply, check_images
 
 __all__ = ["Verification", "all_shifts", "assert_equivariant", "equivariance_error", "verify"]
-
-
-def all_shifts(size: Sequence[int]) -> Tensor:
-    """Return every shift of a grid, int64 ``(N, d)``, in row-major order.
-
-    >>> all_shifts((2, 2)).tolist()
-    [[0, 0], [0, 1], [1, 0], [1, 1]]
-    """
-    grids = torch.meshgrid(*[torch.arange(n) for n in size], indexing="ij")
-    return torch.stack([grid.flatten() for grid in grids], 1)
 
 
 @torch.no_grad()
@@ -107,15 +97,15 @@ class Verification:
     """What :func:`verify` checked and found."""
 
     images: int
-    """images checked, each under every shift"""
-    shifts: int
-    """shifts checked, over all images"""
+    """images checked, each under every move"""
+    moves: int
+    """moves checked, over all images"""
     mismatches: int
-    """shifts under which the restored image was not the same bit for bit"""
+    """moves under which the restored image was not the same bit for bit"""
     ties: int
     """images whose highest score stood at several positions"""
     brute_force: bool
-    """whether every shifted image went through the whole network"""
+    """whether every moved image went through the whole network"""
 
     @property
     def exact(self) -> bool:
@@ -123,9 +113,9 @@ class Verification:
         return self.mismatches == 0
 
     def __str__(self) -> str:
-        how = "every shifted image through the whole network" if self.brute_force else "scores once, every shift chosen"
+        how = "every moved image through the whole network" if self.brute_force else "scores once, every move chosen"
         return (
-            f"{self.images:,} images x {self.shifts // max(1, self.images):,} shifts = {self.shifts:,} checked "
+            f"{self.images:,} images x {self.moves // max(1, self.images):,} moves = {self.moves:,} checked "
             f"({how}): {self.mismatches:,} mismatches, {self.ties:,} tied images"
         )
 
@@ -135,91 +125,120 @@ class Verification:
 
 
 def verify(
-    restorer: Restorer,
+    restorer: Restorer | Chain,
     images: Tensor,
     *,
     brute_force: bool = False,
     batch_size: int = 1024,
     progress: bool = False,
 ) -> Verification:
-    """Check that every shift of every image is restored to the same image, bit for bit.
+    """Check that every move of every image is undone to the same image, bit for bit.
 
-    **Brute force** sends each of the ``len(images) * N`` shifted images through the whole restorer and
-    compares the bits.
+    The moves are those of the restorer's own group: all shifts; all shifts and turns; of rotations, the quarter turns.
 
-    **Otherwise** the scores are computed for each image and for a few of its shifts (one step along
-    each axis, two at random), which must agree. That all others do follows: the network adds integers
-    exactly (each layer's worst sum is checked against its limit before it runs), and integers add up
-    the same in any order. What is computed for *every* shift is the rest: the argmax over the shifted
-    scores, the tie rule on the shifted image, and the image that results. To rely on no argument at
-    all, run brute force on a sample as well.
+    **Brute force** sends each of the moved images through the whole restorer and compares the bits.
 
-    The argument is about our integers, so any other scorer gets brute force. Shifts are taken on the
-    restorer's canvas, after any padding; ``images`` are put there first. Of rotations, only quarter turns
-    are shifts of the canvas *and* exact on the image: those three are checked on each image as well.
+    **Otherwise** the scores are computed for each image and for a few of its moves, which must agree. That all others
+    do follows: the network adds integers exactly (each layer's worst sum is checked against its limit before it runs),
+    and integers add up the same in any order. What is computed for *every* move is the rest: the argmax over the moved
+    scores, the tie rule on the moved image, and the image that results. To rely on no argument at all, run brute force
+    on a sample as well. The argument is about our integers, so any other scorer gets brute force, and so does a chain.
+
+    Args:
+        restorer: What to check. With padding, moves are taken on the padded canvas, where they are circular.
+        images: ``(batch, channel, *spatial)``, unmoved or not.
+        brute_force: Rely on nothing.
+        batch_size: Moved images at a time.
+        progress: Show a bar.
+
+    Returns:
+        What was checked and found.
+
+    Raises:
+        ValueError: If there are no images, or they do not fit.
     """
     check_images(images)
     check_finite(images)
     if not len(images):
         raise ValueError("no images to verify on")
-    canvas = restorer.coordinates(images)
-    size = check_images(canvas)
-    brute_force = brute_force or not isinstance(restorer.scorer, IntegerEstimator)
-    moves = all_shifts(size)
-    bare = Restorer(restorer.scorer)  # on the canvas itself: padding a shifted canvas would pad twice
+    ground, coordinates = restorer.coordinates.ground(images)
+    moves = coordinates.moves(check_images(ground))
+    plain = isinstance(restorer, Restorer) and isinstance(restorer.scorer, IntegerEstimator)
+    subject = Restorer(restorer.scorer, coordinates=coordinates) if isinstance(restorer, Restorer) else restorer
+    check = _by_proof if plain and not brute_force else _by_force
     generator = torch.Generator().manual_seed(0)
     mismatches = ties = 0
-    for image in tqdm(canvas, desc="verify", unit="image", disable=None if progress else True):
-        if brute_force:
-            wanted = ordered_bits(bare(image[None])[0])
-            for chunk in moves.split(batch_size):
-                restored = bare(_shifted(image, chunk))
-                mismatches += sum(not torch.equal(ordered_bits(one), wanted) for one in restored)
-            ties += int(bare.estimate(image[None]).tied)
-            continue
-        random = torch.stack([torch.randint(n, (2,), generator=generator) for n in size], 1)
-        probes = torch.cat([torch.eye(len(size), dtype=torch.int64), random])
-        scores, *probed = bare.scores(torch.cat([image[None], _shifted(image, probes)]))
-        agreed = _shifted(scores[None], probes)[:, 0]
-        mismatches += sum(not torch.equal(*pair) for pair in zip(probed, agreed, strict=True))
-        still, tied = choose(scores[None], image[None])
-        ties += int(tied)
-        for chunk in moves.split(batch_size):
-            mismatches += sum(_wrong_choices(image, scores, still, bool(tied), chunk))
-    mismatches += _wrong_turns(restorer, images)
-    return Verification(len(canvas), len(canvas) * len(moves), mismatches, ties, brute_force)
+    for image in tracked(ground, "verify", "images", progress):
+        ties += int(subject.estimate(image[None]).tied)
+        mismatches += check(subject, image[None], moves, batch_size, generator)
+    return Verification(len(ground), len(ground) * len(moves.shift), mismatches, ties, check is _by_force)
 
 
-def _wrong_turns(restorer: Restorer, images: Tensor) -> int:
-    """Count the quarter turns after which a rotation restorer does not give the same image."""
-    if not isinstance(restorer.coordinates, Polar):
-        return 0
-    axes = [2, 3, 4][: images.ndim - 2]
-    plane = [axis for axis in axes if len(axes) == 2 or axis != 2 + restorer.coordinates.axis]
+def _chunks(moves: Any, size: int) -> Iterator[Any]:
+    for at in range(0, len(moves.shift), size):
+        yield rows(moves, slice(at, at + size))
+
+
+def _by_force(subject: Any, image: Tensor, moves: Any, batch_size: int, _: torch.Generator) -> int:
+    """Count the moves that the whole restorer does not undo to the same bits."""
+    wanted = ordered_bits(subject(image)[0])
     wrong = 0
-    for batch in images.split(32):
-        wanted = ordered_bits(restorer(batch))
-        for turns in (1, 2, 3):
-            turned = ordered_bits(restorer(torch.rot90(batch, turns, plane)))
-            wrong += sum(not torch.equal(*pair) for pair in zip(turned, wanted, strict=True))
+    for some in _chunks(moves, batch_size):
+        moved = subject.coordinates.move(image.expand(len(some.shift), *image.shape[1:]), some)
+        wrong += int((ordered_bits(subject(moved)) != wanted).flatten(1).any(1).sum())
     return wrong
+
+
+def _by_proof(subject: Any, image: Tensor, moves: Any, batch_size: int, generator: torch.Generator) -> int:
+    """Count the moves that are not undone to the same bits, given that scores move along; try that on a few."""
+    coordinates = subject.coordinates
+    scores = subject.scores(coordinates.canvas(image))
+    size = tuple(image.shape[2:])
+    still, _ = choose(
+        scores, lambda: coordinates.looks(image), lambda *found: coordinates.settle(image, scores, *found)
+    )
+    numbers = torch.arange(scores.numel()).view_as(scores)
+    probes = rows(moves, torch.randint(len(moves.shift), (4,), generator=generator))
+    wrong = int(
+        (
+            subject.scores(coordinates.canvas(_moved(coordinates, image, probes)))
+            != _carried(coordinates, scores, probes)
+        )
+        .flatten(1)
+        .any(1)
+        .sum()
+    )
+    restored = None
+    for some in _chunks(moves, batch_size):
+        carried = _carried(coordinates, scores, some)
+        index, _ = choose(
+            carried,
+            lambda some=some: coordinates.looks(_moved(coordinates, image, some)),  # type: ignore[misc]
+            lambda *found, some=some, carried=carried: coordinates.settle(  # type: ignore[misc]
+                _moved(coordinates, image, some), carried, *found
+            ),
+        )
+        # Which candidate of the image as it stood is the one that was chosen? It restores to the same array.
+        before = _carried(coordinates, numbers, some).flatten(1).gather(1, index[:, None])[:, 0]
+        for row in (before != still).nonzero().flatten().tolist():
+            if restored is None:
+                restored = ordered_bits(coordinates.undo(image, coordinates.pose(still, scores, size)))
+            own = coordinates.pose(index[row : row + 1], carried[row : row + 1], size)
+            moved = _moved(coordinates, image, rows(some, slice(row, row + 1)))
+            wrong += not torch.equal(ordered_bits(coordinates.undo(moved, own)), restored)
+    return wrong
+
+
+def _moved(coordinates: Any, image: Tensor, moves: Any) -> Tensor:
+    found: Tensor = coordinates.move(image.expand(len(moves.shift), *image.shape[1:]), moves)
+    return found
+
+
+def _carried(coordinates: Any, scores: Tensor, moves: Any) -> Tensor:
+    found: Tensor = coordinates.carry(scores.expand(len(moves.shift), *scores.shape[1:]), moves)
+    return found
 
 
 def _shifted(image: Tensor, shifts: Tensor) -> Tensor:
     """Return one ``(channel, *spatial)`` image under each of ``shifts``."""
     return apply(image.expand(len(shifts), *image.shape), shifts)
-
-
-def _wrong_choices(image: Tensor, scores: Tensor, still: Tensor, tied: bool, moves: Tensor) -> Iterator[bool]:
-    """Choose on the scores under each of ``moves``; yield whether the restored image came out different."""
-    moved_scores = _shifted(scores[None], moves)[:, 0]
-    # The tie rule needs the shifted image itself; without a tie the choice looks at the scores alone.
-    shown = _shifted(image, moves) if tied else moved_scores[:, None]
-    found, _ = choose(moved_scores, shown)
-    size = tuple(scores.shape)
-    # undo(apply(x, M), s) is apply(x, M - s): the same image as before wherever M - s is the same shift.
-    left = compose(moves, -found, size)
-    before = compose(torch.zeros_like(still), -still, size)
-    for row in (left != before).any(1).nonzero().flatten():
-        now, then = (ordered_bits(apply(image[None], shift)) for shift in (left[row : row + 1], before))
-        yield not torch.equal(now, then)

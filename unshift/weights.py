@@ -1,7 +1,8 @@
 """One restorer, one ``.safetensors`` file: integers, and a JSON description of what they are.
 
-The header holds the network's architecture, the coordinates, the size, the training data and the
-measured rates, so a file explains itself (:func:`model_card`). No pickle: reading a file runs no code.
+The header holds, for each stage, the network's architecture and the coordinates; what the training images were like;
+and, as metadata that nothing acts on, the recipe and the measured rates. So a file explains itself
+(:func:`model_card`). No pickle: reading a file runs no code. Files of unshift 0.1 (format 1) are read too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,36 +20,41 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
-from torch import nn
 
-from unshift.exact import IntegerEstimator
-from unshift.polar import Polar
-from unshift.restorer import Canvas, Restorer
+from unshift.coordinates import from_description
+from unshift.exact import LARGEST_SCALE, IntegerEstimator
+from unshift.restorer import Chain, Restorer
 
-__all__ = ["load", "model_card", "pretrained", "read_header", "save", "write_atomically"]
+__all__ = ["image_shape", "load", "model_card", "pretrained", "read_header", "save", "write_atomically"]
 
-FORMAT = 1
-COORDINATES: dict[str, Callable[..., nn.Module]] = {"canvas": Canvas, "polar": Polar}
+FORMAT = 2
 _KEY = "unshift"
 
 
-def save(restorer: Restorer, path: str | Path) -> None:
-    """Write ``restorer`` to ``path``, all or nothing: a kill at any moment leaves no half file."""
-    if not isinstance(restorer.scorer, IntegerEstimator):
-        raise ValueError(f"only integer estimators can be saved, got {type(restorer.scorer).__name__}")
+def save(restorer: Restorer | Chain, path: str | Path) -> None:
+    """Write ``restorer`` to ``path``, all or nothing: a kill at any moment leaves no half file.
+
+    Raises:
+        ValueError: If it has another scorer than a quantised network, or metadata that is not plain data.
+    """
+    stages, tensors = [], {}
+    for number, stage in enumerate(restorer.stages):
+        if not isinstance(stage.scorer, IntegerEstimator):
+            raise ValueError(f"only integer estimators can be saved, got {type(stage.scorer).__name__}")
+        stages.append({"estimator": stage.scorer.describe(), "coordinates": stage.coordinates.describe()})
+        # Filters of few bits are stored in as many: a quarter of the file, and the values are the same.
+        state = stage.scorer.state_dict().items()
+        tensors |= {f"{number}.{name}": _narrowed(tensor.cpu().contiguous()) for name, tensor in state}
     header = {
         "format": FORMAT,
-        "estimator": restorer.scorer.describe(),
-        "coordinates": restorer.coordinates.describe(),  # type: ignore[operator]
+        "stages": stages,
+        "trained_on": restorer.trained_on,
         "metadata": restorer.metadata,
     }
     try:
         header = json.loads(json.dumps(header, allow_nan=True))  # as it will be read: the checksum is of that
     except (TypeError, ValueError) as error:
         raise ValueError(f"the restorer's metadata must be plain JSON data: {error}") from error
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in restorer.scorer.state_dict().items()}
-    # Filters of few bits are stored in as many: a quarter of the file, and the values are the same.
-    tensors = {name: _narrowed(tensor) for name, tensor in tensors.items()}
     header["sha256"] = checksum(header, tensors)
     write_atomically(Path(path), to_bytes(tensors, {_KEY: json.dumps(header, sort_keys=True)}))
 
@@ -85,40 +91,45 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
-def load(path_or_name: str | Path, *, pad: int | None = None) -> Restorer:
+def load(path_or_name: str | Path, *, pad: int | None = None) -> Restorer | Chain:
     """Read a restorer from a file, or a shipped one by name (``unshift models`` lists them).
 
-    ``pad`` puts images on a margin of so many constant pixels first, and cuts them out again after.
+    Args:
+        path_or_name: A file, or a shipped restorer's name.
+        pad: Put images on a margin of this many constant pixels first, and cut them out again after.
+
+    Returns:
+        The restorer, in evaluation mode.
+
+    Raises:
+        ValueError: If there is no such file or name, or the file is not a restorer's, or damaged.
     """
     path = _resolve(path_or_name)
     header, tensors = _read(path)
     try:
         if wrong := [name for name, tensor in tensors.items() if tensor.is_floating_point() or tensor.is_complex()]:
             raise TypeError(f"{wrong[0]} does not hold integers")
-        if _depth(header["estimator"]["network"]) > len(tensors):
-            raise ValueError("it describes more layers than it holds")
-        with torch.device("meta"):  # shapes first: a header that lies about them must not take memory
-            scorer = IntegerEstimator(**header["estimator"])
-        integers = {name: tensor.to(torch.int64) for name, tensor in tensors.items()}
-        scorer.load_state_dict(integers, assign=True)
-        _check_numbers(scorer)
-        restorer = Restorer(scorer, coordinates=_coordinates(header["coordinates"], pad))
-        restorer.metadata = dict(header["metadata"])
+        stages = [
+            _stage(stage, {n.removeprefix(f"{k}."): t for n, t in tensors.items() if n.startswith(f"{k}.")}, pad)
+            for k, stage in enumerate(header["stages"])
+        ]
+        restorer = stages[0] if len(stages) == 1 else Chain(*stages)
+        restorer.metadata, restorer.trained_on = dict(header["metadata"]), dict(header["trained_on"])
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError, MemoryError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path}: not a valid unshift restorer: {first}") from error
     return restorer.eval()
 
 
-def _coordinates(description: dict[str, Any], pad: int | None) -> nn.Module:
-    """Rebuild coordinates from what they said of themselves."""
-    kind = description["kind"]
-    settings = {key: value for key, value in description.items() if key != "kind"}
-    if kind not in COORDINATES:
-        raise KeyError(f"coordinates {description!r}")
-    if pad is not None and kind != "canvas":
-        raise ValueError(f"pad is for shifts, this restorer has {kind} coordinates")
-    return COORDINATES[kind](**(settings if pad is None else {**settings, "pad": pad}))
+def _stage(stage: dict[str, Any], tensors: dict[str, torch.Tensor], pad: int | None) -> Restorer:
+    """Rebuild one restorer from its description and its integers."""
+    if _depth(stage["estimator"]["network"]) > len(tensors):
+        raise ValueError("it describes more layers than it holds")
+    with torch.device("meta"):  # shapes first: a header that lies about them must not take memory
+        scorer = IntegerEstimator(**stage["estimator"])
+    scorer.load_state_dict({name: tensor.to(torch.int64) for name, tensor in tensors.items()}, assign=True)
+    _check_numbers(scorer)
+    return Restorer(scorer, coordinates=from_description(stage["coordinates"], pad))
 
 
 def _depth(network: dict[str, Any]) -> int:
@@ -134,6 +145,8 @@ def _check_numbers(scorer: IntegerEstimator) -> None:
             value = float(tensor.view(torch.float64))
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} must stand for a positive number, got {value}")
+            if name == "pixel_scale_bits" and value > LARGEST_SCALE:
+                raise ValueError(f"{name} must stand for at most {LARGEST_SCALE:g}, got {value}")
 
 
 def _resolve(path_or_name: str | Path) -> Path:
@@ -181,29 +194,35 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
             f"{path}: written in format {version} by a newer unshift; this one reads up to {FORMAT}: upgrade unshift"
         )
     if header.pop("sha256", None) != checksum(header, tensors):
-        raise ValueError(f"{path}: damaged: its checksum is not that of its content; bring or make it anew")
-    return header, tensors
+        raise ValueError(f"{path}: damaged: its checksum is not that of its content; download it or fit it again")
+    return _modern(header, tensors)
 
 
-def model_card(name: str, restorer: Restorer) -> str:
-    """Return a Markdown model card, all of it out of the restorer's own metadata."""
-    meta = restorer.metadata
-    scorer = restorer.scorer
-    assert isinstance(scorer, IntegerEstimator)
-    network = scorer.describe()["network"]
-    channels, what, unit = network["in_channels"], "circular shift of an image, exactly,", "pixel"
-    if isinstance(polar := restorer.coordinates, Polar):
-        channels //= polar.channels
-        what = "rotation of an image, quarter turns exactly,"
-        unit = f"step of {360 / polar.angles:g} degrees"
+def _modern(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Bring a file of format 1 (unshift 0.1) to this format: one stage, and what acted from within the metadata."""
+    if header["format"] > 1:
+        return header, tensors
+    metadata = header["metadata"]
+    trained_on = {key: metadata[key] for key in ("size", "preparation") if key in metadata}
+    stage = {key: header[key] for key in ("estimator", "coordinates") if key in header}
+    header = {"format": FORMAT, "stages": [stage], "trained_on": trained_on, "metadata": metadata}
+    return header, {f"0.{name}": tensor for name, tensor in tensors.items()}
+
+
+def model_card(name: str, restorer: Restorer | Chain) -> str:
+    """Return a Markdown model card, all of it out of what the restorer's file says."""
+    meta, made_for = restorer.metadata, restorer.trained_on
+    scorers = [stage.scorer for stage in restorer.stages if isinstance(stage.scorer, IntegerEstimator)]
+    channels = made_for.get("channels", image_shape(restorer)[0])
+    state = [item for scorer in scorers for item in scorer.state_dict().items()]
     rows = {
-        "what": f"undoes the {what} before any classifier sees it",
+        "what": f"undoes {restorer.coordinates.undoes}, before any model sees it",
         "preset": meta.get("preset", "custom"),
         "training data": f"{meta.get('data', 'unnamed')}, {meta.get('train_images', '?')} images, no labels",
-        "images": f"{channels} channel(s), size {meta.get('size', '?')}",
-        "preparation": json.dumps(meta.get("preparation", {})),
-        "parameters": sum(t.numel() for n, t in scorer.state_dict().items() if n.endswith(("weight", "bias"))),
-        "activations": f"{scorer.describe()['bits']} bits",
+        "images": f"{channels} channel(s), size {made_for.get('size', '?')}",
+        "preparation": json.dumps(made_for.get("preparation", {})),
+        "parameters": sum(tensor.numel() for key, tensor in state if key.endswith(("weight", "bias"))),
+        "activations": f"{scorers[0].describe()['bits']} bits",
     }
     lines = [f"# {name}", "", "| | |", "|---|---|"]
     lines += [f"| {key} | {value} |" for key, value in rows.items()]
@@ -212,8 +231,24 @@ def model_card(name: str, restorer: Restorer) -> str:
             r = meta[split]
             lines.append(
                 f"| {split} | {r['images']} images: {100 * r['exact']:.2f}% restored exactly, "
-                f"{100 * r['within_1']:.2f}% within 1 {unit}, {r['tied']} tied |"
+                f"{100 * r['within_1']:.2f}% within 1 {restorer.coordinates.step}, {r['tied']} tied |"
             )
     recipe = {key: meta[key] for key in ("epochs", "batch_size", "learning_rate", "seed", "versions") if key in meta}
     lines += [f"| recipe | {json.dumps(recipe)} |", ""]
     return "\n".join(lines)
+
+
+def image_shape(restorer: Restorer | Chain, size: Sequence[int] | None = None) -> tuple[int, tuple[int, ...] | None]:
+    """Return the channels and the size of the images a restorer takes; the size is None where it takes any.
+
+    Args:
+        restorer: Any restorer of a quantised network.
+        size: The images' size, where it is known.
+    """
+    first = restorer.stages[0]
+    scorer, coordinates = first.scorer, first.coordinates
+    assert isinstance(scorer, IntegerEstimator)
+    own = size or restorer.trained_on.get("size") or coordinates.image_size(scorer.size or scorer.calibrated)
+    if own is None:
+        return restorer.trained_on.get("channels", scorer.in_channels), None
+    return coordinates.image_channels(scorer.in_channels, tuple(own)), tuple(own)

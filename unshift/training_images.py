@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,29 +14,56 @@ from torch.utils.data import DataLoader, Dataset
 from unshift.exact import ordered_bits, rank_restored
 from unshift.shifts import check_images, undo
 
-__all__ = ["as_tensor", "digest", "image_of", "shifted_copies", "usable"]
+__all__ = ["collect", "digest", "image_of", "shifted_copies", "usable"]
 
 
-def as_tensor(images: Any) -> Tensor:
-    """Collect images from whatever holds them: a tensor, an array, a ``Dataset`` or a ``DataLoader``."""
+def collect(images: Any, through: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """Collect images from whatever holds them: a tensor, an array, a ``Dataset`` or a ``DataLoader``.
+
+    Args:
+        images: Tensor or array ``(n, channel, *spatial)``, or a ``Dataset`` or ``DataLoader`` of images; labels, if
+            any, are ignored.
+        through: What to keep of each part: images that do not fit in memory may have canvases that do.
+
+    Raises:
+        ValueError: If they differ in shape, or are not finite, or there are none.
+    """
+    found = [(through or _as_it_is)(part) for part in _parts(images)]
+    if not found:
+        raise ValueError("fit needs at least two images, got 0")
+    if len({part.shape[1:] for part in found}) > 1:
+        raise ValueError("the images differ in shape; resize or crop them to one size first")
+    return (torch.cat(found) if len(found) > 1 else found[0]).detach()
+
+
+def _as_it_is(images: Tensor) -> Tensor:
+    return images
+
+
+def _parts(images: Any) -> Iterator[Tensor]:
+    """Yield the images part by part, each checked."""
     if isinstance(images, np.ndarray):
         images = torch.from_numpy(np.ascontiguousarray(images))
-    if not isinstance(images, Tensor):
-        if isinstance(images, DataLoader):
-            parts = [image_of(batch) for batch in images]
-        elif isinstance(images, Dataset) or hasattr(images, "__getitem__"):
-            parts = [image_of(images[i])[None] for i in range(len(images))]
-        else:
-            raise ValueError(
-                f"images must be a tensor, an array, a Dataset or a DataLoader, got {type(images).__name__}"
-            )
-        if len({part.shape[1:] for part in parts}) > 1:
-            raise ValueError("the images differ in shape; resize or crop them to one size first")
-        images = torch.cat(parts) if parts else torch.zeros(0, 1, 1, 1)
-    check_images(images)
-    if images.is_floating_point() and not torch.isfinite(images).all():
-        raise ValueError("images must be finite, got NaN or infinity")
-    return images.detach()
+    if isinstance(images, Tensor):
+        check_images(images)
+        parts: Iterable[Tensor] = [images] if len(images) else []
+    elif isinstance(images, DataLoader):
+        parts = (image_of(batch) for batch in images)
+    elif isinstance(images, Dataset) or hasattr(images, "__getitem__"):
+        parts = (_stacked([image_of(images[i]) for i in rows.tolist()]) for rows in torch.arange(len(images)).split(64))
+    else:
+        raise ValueError(f"images must be a tensor, an array, a Dataset or a DataLoader, got {type(images).__name__}")
+    for part in parts:
+        check_images(part)
+        if part.is_floating_point() and not all(bool(torch.isfinite(some).all()) for some in part.split(1024)):
+            raise ValueError("images must be finite, got NaN or infinity")
+        yield part
+
+
+def _stacked(images: list[Tensor]) -> Tensor:
+    if len({image.shape for image in images}) > 1:
+        raise ValueError("the images differ in shape; resize or crop them to one size first")
+    return torch.stack(images)
 
 
 def digest(images: Tensor) -> str:
@@ -57,8 +85,7 @@ def usable(images: Tensor, drop: bool) -> Tensor:
     """Refuse (or drop) images that say nothing of where they are: constant ones, and shifted copies."""
     if len(images) < 2:
         raise ValueError(f"fit needs at least two images, got {len(images)}")
-    flat = images.flatten(2)
-    constant = (flat == flat[:, :, :1]).all(2).all(1)
+    constant = torch.cat([_constant(part) for part in images.split(256)])
     copies = shifted_copies(images[~constant])
     if not drop and constant.any():
         raise ValueError(
@@ -78,18 +105,27 @@ def usable(images: Tensor, drop: bool) -> Tensor:
     return images if bool(mask.all()) and len(kept) == len(images) else images[kept[mask]]
 
 
+def _constant(images: Tensor) -> Tensor:
+    flat = images.flatten(2)
+    return (flat == flat[:, :, :1]).all(2).all(1)
+
+
 def shifted_copies(images: Tensor) -> list[int]:
     """Return the images that are an earlier one, shifted by something other than 0. Near-linear.
 
     Sums of a hash of each pixel are the same for all shifts, so only images whose sums agree are
     compared, by the shift of each that is largest in the tie rule's order.
     """
-    prints = torch.cat([_fingerprint(chunk) for chunk in images.split(4096)]) if len(images) else torch.zeros(0)
+    prints = (
+        torch.cat([_fingerprint(part) for part in images.split(max(1, 2**22 // images[0].numel()))])
+        if len(images)
+        else torch.zeros(0)
+    )
     _, group, count = prints.unique(return_inverse=True, return_counts=True)
     seen: dict[bytes, int] = {}
     copies = []
     for index in (count[group] > 1).nonzero().flatten().tolist():
-        start = int(rank_restored(images[index]).argmax())
+        start = int(rank_restored(images[index][None, None], torch.ones(1, dtype=torch.bool)).argmax())
         position = torch.stack(torch.unravel_index(torch.tensor([start]), images.shape[2:]), 1)
         form = undo(images[index : index + 1], position).contiguous().flatten().view(torch.uint8).numpy().tobytes()
         if seen.setdefault(form, start) != start:  # the same place is a plain repeat, and does no harm

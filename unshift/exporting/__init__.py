@@ -2,10 +2,9 @@
 
     unshift.export("mnist", "mnist.onnx", classifier=model)
 
-The graph is one ``nn.Module`` of plain tensor operations (``module.Graph``) around the restorer's own integers, which
-``torch.export`` captures once for both formats. It is a second spelling of :mod:`unshift.exact`: that one asks the
-machine what it can do exactly and loops in Python, this one must be exact wherever it is run. Tests hold the two
-together bit for bit. Written with ``onnx.helper`` instead, it would neither take a classifier nor make a ``.pt2``.
+The graph is one ``nn.Module`` (``module.Graph``) around the restorer itself, which ``torch.export`` captures once for both
+formats: the integers, the tie rule and the confidence are those of :mod:`unshift.exact`, in operations that every runtime
+has. Written with ``onnx.helper`` instead, it would neither take a classifier nor make a ``.pt2``.
 
 What is promised, and what is not, is in ``docs/export.md`` and, in short, in the file itself.
 """
@@ -25,11 +24,10 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from unshift.exact import IntegerEstimator
-from unshift.graph.module import Graph
-from unshift.graph.onnx_file import OPSET, as_onnx, check_onnx, first_line, quiet
-from unshift.polar import Polar
-from unshift.restorer import Canvas, Restorer
-from unshift.weights import load, write_atomically
+from unshift.exporting.module import Graph
+from unshift.exporting.onnx_file import OPSET, as_onnx, check_onnx, first_line, quiet
+from unshift.restorer import Chain, Restorer
+from unshift.weights import image_shape, load, write_atomically
 
 __all__ = ["OPSET", "PROMISE", "export", "program"]
 
@@ -44,7 +42,7 @@ Classifier = Callable[[Tensor], Tensor]
 
 
 def export(
-    restorer: Restorer | str | Path,
+    restorer: Restorer | Chain | str | Path,
     path: str | Path,
     *,
     classifier: Classifier | None = None,
@@ -54,12 +52,20 @@ def export(
 ) -> None:
     """Write ``restorer``, and ``classifier`` behind it, to one self-contained file: ONNX, or ``.pt2``.
 
-    ``restorer`` is one, or what :func:`unshift.load` takes. The graph's input is ``images``, float32 ``(batch, channel,
-    *size)``, any batch; its outputs are ``restored``, ``shift``, ``confidence``, ``tied``, of a rotation ``angle``,
-    with a classifier ``logits``, and with ``scores`` the int64 map they were read off. ``size`` is needed where the
-    restorer takes any and does not tell which it was made for. A path that ends in ``.pt2`` gets the program of
-    ``torch.export``, any other ONNX, which takes ``pip install 'unshift[onnx]'``. ``name`` is what the file calls the
-    restorer, where it was not loaded by name.
+    The graph's input is ``images``, float32 ``(batch, channel, *size)``, any batch; its outputs are ``restored``, ``shift``,
+    ``confidence``, ``tied`` and, where the restorer reads them, ``turn`` and ``angle``.
+
+    Args:
+        restorer: A restorer, or what :func:`unshift.load` takes.
+        path: A path that ends in ``.pt2`` gets the program of ``torch.export``, any other ONNX, which takes
+            ``pip install 'unshift[onnx]'``.
+        classifier: Put behind it; its logits are one more output.
+        size: The images' size, where the restorer takes any and does not tell which it was made for.
+        scores: Whether the int64 map they were read off is one more output.
+        name: What the file calls the restorer, where it was not loaded by name.
+
+    Raises:
+        ValueError: If the restorer or the classifier cannot be captured, or the file cannot be written.
     """
     path = Path(path)
     if path.is_dir():
@@ -73,7 +79,7 @@ def export(
     model = _loaded(restorer)
     shape = _input_shape(model, size)
     captured, names = _capture(model, shape, classifier, scores)
-    called = name or ("unnamed" if isinstance(restorer, Restorer) else Path(restorer).stem)
+    called = name or ("unnamed" if isinstance(restorer, nn.Module) else Path(restorer).stem)
     about = _metadata(model, called, classifier, shape)
     data = as_onnx(captured, names, about, script, shape) if wants_onnx else _as_pt2(captured, about)
     try:
@@ -83,7 +89,7 @@ def export(
 
 
 def program(
-    restorer: Restorer | str | Path,
+    restorer: Restorer | Chain | str | Path,
     *,
     classifier: Classifier | None = None,
     size: Sequence[int] | None = None,
@@ -97,40 +103,31 @@ def program(
     return _capture(model, _input_shape(model, size), classifier, scores)[0]
 
 
-def _loaded(restorer: Restorer | str | Path) -> Restorer:
-    """Return a restorer whose parts have a spelling as a graph."""
-    model = restorer if isinstance(restorer, Restorer) else load(restorer)
-    if not isinstance(model.scorer, IntegerEstimator):
-        raise ValueError(f"only restorers of quantised networks can be exported, got a {type(model.scorer).__name__}")
-    if not isinstance(model.coordinates, Canvas | Polar):
-        raise ValueError(f"only shifts and rotations can be exported, got a {type(model.coordinates).__name__}")
+def _loaded(restorer: Restorer | Chain | str | Path) -> Restorer | Chain:
+    """Return a restorer that can become a graph."""
+    model = restorer if isinstance(restorer, Restorer | Chain) else load(restorer)
+    for stage in model.stages:
+        if not isinstance(stage.scorer, IntegerEstimator):
+            raise ValueError(
+                f"only restorers of quantised networks can be exported, got a {type(stage.scorer).__name__}"
+            )
     if any(buffer.device.type != "cpu" for buffer in model.buffers()):
         raise ValueError("a graph is made on the CPU, and runs anywhere: export restorer.cpu()")
     return model
 
 
-def _input_shape(model: Restorer, size: Sequence[int] | None) -> tuple[int, ...]:
+def _input_shape(model: Restorer | Chain, size: Sequence[int] | None) -> tuple[int, ...]:
     """Return the channels and size of the images, or raise where ``size`` is wanted or makes no sense."""
-    scorer, coordinates = model.scorer, model.coordinates
-    assert isinstance(scorer, IntegerEstimator)
-    if isinstance(coordinates, Polar):
-        own: Sequence[int] | None = [coordinates.size] * coordinates.spatial_axes
-        channels = scorer.in_channels // coordinates.channels
-    else:
-        assert isinstance(coordinates, Canvas)
-        canvas = scorer.size or model.metadata.get("size")
-        own = [n - 2 * coordinates.pad for n in canvas] if canvas else None
-        channels = scorer.in_channels
-    if size is None and own is None:
+    channels, chosen = image_shape(model, size)
+    if chosen is None:
         raise ValueError("this restorer takes images of any size, a graph those of one: say which, as size=(32, 32)")
-    chosen = tuple(size if size is not None else own or ())
     if min(chosen, default=0) < 1:
         raise ValueError(f"the images must have a positive size, got {chosen}")
     return (channels, *chosen)
 
 
 def _capture(
-    model: Restorer, shape: Sequence[int], classifier: Classifier | None, scores: bool
+    model: Restorer | Chain, shape: Sequence[int], classifier: Classifier | None, scores: bool
 ) -> tuple[ExportedProgram, list[str]]:
     """Return the program, and the names of its outputs once a TorchScript classifier has been put behind it."""
     example = torch.zeros(3, *shape, dtype=torch.float32)  # more than one: a batch of one would be taken for a constant
@@ -138,9 +135,10 @@ def _capture(
     inside = None if isinstance(classifier, torch.jit.ScriptModule) else classifier
     with _evaluating(classifier), torch.no_grad(), torch.autocast("cpu", enabled=False), quiet():
         restored = model(example)  # refuses what does not fit, in the restorer's own words
+        _prepare(model, example)
         if classifier is not None:
             _try(classifier, restored)
-        graph = Graph(model, shape[1:], inside, scores)
+        graph = Graph(model, inside, scores)
         try:
             captured = torch.export.export(graph, (example,), dynamic_shapes=dynamic, strict=False)
         except Exception as error:  # a user's own code may raise anything
@@ -150,10 +148,19 @@ def _capture(
             if reason.startswith("Constraints violated"):
                 reason = "it takes one batch size only; make it take any"
             raise ValueError(f"torch.export cannot capture this classifier: {reason}") from error
-    names = graph.outputs
+    names = list(graph.outputs)
     if inside is not classifier:
         names.insert(len(names) - scores, "logits")
     return captured, names
+
+
+def _prepare(model: Restorer | Chain, images: Tensor) -> None:
+    """Compute what the graph will hold of the filters: inside it, that would become part of it."""
+    for stage in model.stages:
+        canvas = stage.coordinates.canvas(images)
+        assert isinstance(stage.scorer, IntegerEstimator)
+        stage.scorer.prepare_graph(tuple(canvas.shape[3:]))
+        images = stage(images)
 
 
 def _try(classifier: Classifier, images: Tensor) -> None:
@@ -182,7 +189,7 @@ def _evaluating(classifier: Any) -> Iterator[None]:
             module.training = mode
 
 
-def _metadata(model: Restorer, name: str, classifier: Any, shape: Sequence[int]) -> dict[str, str]:
+def _metadata(model: Restorer | Chain, name: str, classifier: Any, shape: Sequence[int]) -> dict[str, str]:
     """Return what the file says of itself."""
     try:
         ours = version("unshift")
@@ -191,11 +198,11 @@ def _metadata(model: Restorer, name: str, classifier: Any, shape: Sequence[int])
     return {
         "unshift": ours,
         "restorer": name,
-        "undoes": "rotation" if isinstance(model.coordinates, Polar) else "shift",
+        "undoes": model.coordinates.undoes,
         "preset": str(model.metadata.get("preset", "custom")),
         "data": str(model.metadata.get("data", "unnamed")),
-        "preparation": json.dumps(model.metadata.get("preparation", {})),
-        "coordinates": json.dumps(model.coordinates.describe()),  # type: ignore[operator]
+        "preparation": json.dumps(model.trained_on.get("preparation", {})),
+        "coordinates": json.dumps(model.coordinates.describe()),
         "channels": str(shape[0]),
         "size": json.dumps(list(shape[1:])),
         "classifier": "none" if classifier is None else type(classifier).__name__,

@@ -13,14 +13,15 @@ Convention
 Angles are degrees, **counter-clockwise** as one looks at the image, as ``torch.rot90(x, 1, (2, 3))`` turns::
 
     rotate([[1, 2], [3, 4]], 90) == [[2, 4], [1, 3]]
-    polar(rotate(x, 90)) == apply(polar(x), angles / 4)
+    canvas(rotate(x, 90)) == apply(canvas(x), angles / 4)
 
 Azimuth 0 looks right. The centre is the middle of the image, ``((H - 1)/2, (H - 1)/2)``.
 
 Quarter turns are exact, bit for bit. One quadrant of the grid is computed, and the canvas is what *that*
 quadrant shows of the image and of its three quarter turns; each value is a fixed number of products and
 sums, so no batch, position or thread shows in it. An angle is undone as whole quarter turns (which move
-pixels) and a rest between -45 and 45 degrees (bilinear, zero outside; a rest of 0 touches nothing).
+pixels) and a rest between -45 and 45 degrees (bilinear, zero outside; a rest of 0 touches nothing:
+:mod:`~unshift.coordinates.rotation`).
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from unshift.coordinates.protocol import Coordinates, Pose, Posed
+from unshift.coordinates.rotation import GRAIN, rotate, rotate_grains
 from unshift.estimator import ShiftEstimator, as_float
-from unshift.exact import ordered_bits
-from unshift.shifts import check_images
+from unshift.exact import is_traced, largest_of, restored_keys
+from unshift.shifts import apply, check_images
 
-__all__ = ["ROTATIONS", "Polar", "polar_points", "rotate", "rotation_grid", "rotation_network"]
+__all__ = ["ROTATIONS", "Polar", "polar_points"]
 
 ROTATIONS: dict[str, dict[str, Any]] = {
     "paper": {"grid": {"angles": 36, "radii": 36, "ratio": 0.92, "refine": False}, "channels": None},
     "dense": {"grid": {"angles": 48, "radii": 20, "ratio": None, "refine": True}, "channels": (32, 32, 1)},
 }
-"""The presets of ``fit(kind="rotation")``: the grid, and the widths of full-size filters (None: the paper's net)."""
+"""The presets for rotations: the grid, and the widths of full-size filters (None: the paper's net)."""
 
 POLAR_ANGLES = 9  # of a volume, unless told: from one pole to the other in steps of 22.5 degrees
-GRAIN = 1024  # angles are multiples of 1/1024 degree: adding 90 to one, or taking it away, is exact
 
 
 # --- the grid -------------------------------------------------------------------------------------
@@ -101,13 +102,16 @@ def _corners(position: Tensor, size: int) -> tuple[Tensor, Tensor]:
 class Polar(nn.Module):
     """Polar coordinates of square images, or spherical ones of cubic volumes about one of their axes.
 
-    ``forward`` takes images ``(batch, channel, size, size)`` to canvases ``(batch, channel * radii, angles)``;
-    volumes, with ``polar_angles``, to ``(batch, channel * polar_angles * radii, angles)``. ``radius`` is R in
+    Images ``(batch, channel, size, size)`` have canvases ``(batch, 1, channel * radii, angles)``; volumes, with
+    ``polar_angles``, ``(batch, 1, channel * polar_angles * radii, angles)``. ``radius`` is R in
     pixels, half the image's size unless given; ``ratio`` is the paper's ``a``, and ``None`` spaces radii evenly.
     ``refine`` reads the angle between grid positions, off the parabola through the scores about the highest.
     Differentiable; uint8 is scaled to [0, 1].
     """
 
+    unit = "degrees"
+    undoes = "rotations, quarter turns exactly"
+    reads = frozenset({"angle"})
     index: Tensor
     weight_bits: Tensor
 
@@ -170,29 +174,29 @@ class Polar(nn.Module):
         # As integers, which Module.half() leaves alone.
         bits = weight.repeat(1, 1, 4).flatten(1).view(torch.int64)
         self.register_buffer("weight_bits", bits, persistent=False)
+        self.step = f"step of {360 / angles:g} degrees"
+        self._kept: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
+        self._weights(torch.float32)
 
     @property
     def channels(self) -> int:
         """Channels of the canvas per channel of the image."""
         return self.index.shape[1] // self.angles
 
+    @classmethod
+    def preset(cls, name: str, size: Sequence[int]) -> Polar:
+        """Return the grid of preset ``"paper"`` or ``"dense"`` for square images or cubic volumes of this size."""
+        if len(size) not in (2, 3) or len(set(size)) > 1:
+            raise ValueError(f"rotations want square images or cubic volumes, got size {tuple(size)}")
+        return cls(size[0], polar_angles=None if len(size) == 2 else POLAR_ANGLES, **_preset(name)["grid"])
+
     def describe(self) -> dict[str, Any]:
-        """Return the coordinates as plain data, for the weights file."""
+        """See :class:`Coordinates`."""
         return {"kind": "polar", **self._description}
 
     def extra_repr(self) -> str:
         """Show the grid."""
         return ", ".join(f"{key}={value}" for key, value in self._description.items())
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Sample ``images`` on the grid: a canvas whose last axis is the azimuth."""
-        self._check(images)
-        flat = as_float(images, torch.promote_types(images.dtype, torch.float32)).flatten(2)
-        weight = self.weight_bits.view(torch.float64).to(flat.dtype)
-        total = flat.index_select(2, self.index[0]) * weight[0]
-        for index, share in zip(self.index[1:], weight[1:], strict=True):
-            total = total + flat.index_select(2, index) * share
-        return total.unflatten(2, (-1, self.angles)).flatten(1, 2)
 
     def _check(self, images: Tensor) -> None:
         found = check_images(images)
@@ -204,138 +208,145 @@ class Polar(nn.Module):
         if found[0] != self.size:
             raise ValueError(f"this polar grid was made for {what} of size {self.size}, got {found[0]}: resize them")
 
-    # --- what was read, and how to undo it --------------------------------------------------------
+    # --- what the network sees, and what its answer means ---
 
-    def angle(self, shift: Tensor, scores: Tensor | None = None) -> Tensor:
-        """Return the rotation that was applied, float64 degrees ``(batch,)`` in [-180, 180).
+    def canvas(self, images: Tensor) -> Tensor:
+        """See :class:`Coordinates`. Its last axis is the azimuth."""
+        self._check(images)
+        kind = images.dtype
+        if kind.itemsize < 4 or not kind.is_floating_point:  # promoted by hand: not all small types know how
+            kind = torch.float64 if kind in (torch.int64, torch.uint64) else torch.float32
+        flat = as_float(images, kind).flatten(2)
+        weight = self._weights(kind)
+        total = flat.index_select(2, self.index[0]) * weight[0]
+        for corner in range(1, len(self.index)):
+            total = total + flat.index_select(2, self.index[corner]) * weight[corner]
+        return total.unflatten(2, (-1, self.angles)).flatten(1, 2)[:, None]
 
-        ``shift`` counts whole grid steps. With ``refine`` and the ``scores`` it was read from, the angle lies
-        where the parabola through the three scores about it is highest.
+    def _weights(self, kind: torch.dtype) -> Tensor:
+        """Return the weights as floats: kept, because a graph cannot turn bits into numbers."""
+        found = self._kept.get(kind)
+        if not is_traced() and (found is None or found[0] is not self.weight_bits):
+            found = self._kept[kind] = self.weight_bits, self.weight_bits.view(torch.float64).to(kind)
+        assert found is not None, "run it once before a graph is made of it"
+        return found[1]
+
+    def looks(self, images: Tensor) -> Tensor:
+        """See :class:`Coordinates`."""
+        return self.canvas(images)
+
+    def settle(self, images: Tensor, scores: Tensor, ranks: Tensor, best: Tensor, tied: Tensor) -> Tensor:
+        """See :class:`Coordinates`.
+
+        Candidates whose canvases are one and the same may still differ as images, where the grid does not look: of
+        those, the one that restores to the largest image wins.
         """
-        step = shift[:, 0].long() % self.angles
+        order = torch.where(best, ranks, -1)
+        same = order == order.amax(1, keepdim=True)
+
+        def keys(row: Tensor, candidate: Tensor) -> Tensor:
+            angle = self._grains(candidate, scores.index_select(0, row))
+            return restored_keys(rotate_grains(images.index_select(0, row), -angle, self.axis).flatten())
+
+        index = largest_of(keys, math.prod(images.shape[1:]), same, tied)
+        places = torch.arange(self.angles, device=scores.device)
+        return (places == index[:, None]).to(torch.int64)
+
+    def home(self, size: tuple[int, ...]) -> int:
+        """See :class:`Coordinates`."""
+        return 0
+
+    def _grains(self, step: Tensor, scores: Tensor) -> Tensor:
+        """Return the rotation that was applied, int64 grains ``(batch,)`` from -180 to 180 degrees.
+
+        With ``refine`` the angle lies where the parabola through the three scores about the highest is highest.
+        """
         quarter = self.angles // 4
-        rest = (step % quarter).double()
-        if self.refine and scores is not None and len(scores):
+        rest = (step % quarter).to(torch.float64)
+        if self.refine:
+            flat = scores.flatten(1)
             before, top, after = (
-                scores.gather(1, ((step + side) % self.angles)[:, None])[:, 0].double() for side in (-1, 0, 1)
+                flat.gather(1, ((step + side) % self.angles)[:, None])[:, 0].to(torch.float64)
+                for side in (self.angles - 1, 0, 1)
             )
             bend = before - 2 * top + after  # of integers: exact, and the same wherever the peak stands
             rest = rest + torch.where(bend < 0, (before - after) / (2 * bend), 0.0)
         # Rounded before whole quarters are added: what follows is then exact.
-        degrees = (rest * (360 / self.angles * GRAIN)).round() / GRAIN + 90 * (step // quarter).double()
-        return torch.where(degrees >= 180, degrees - 360, degrees)
+        grains = (rest * torch.tensor(360 / self.angles * GRAIN, dtype=torch.float64)).round().to(torch.int64)
+        grains = grains + 90 * GRAIN * (step // quarter)
+        return torch.where(grains >= 180 * GRAIN, grains - 360 * GRAIN, grains)
 
-    def undo(self, images: Tensor, shift: Tensor, angle: Tensor | None = None) -> Tensor:
-        """Rotate ``images`` back by ``shift`` grid steps, or by ``angle`` degrees where it is given."""
+    def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
+        """See :class:`Coordinates`."""
+        still = torch.zeros(index.shape[0], len(size), dtype=torch.int64, device=index.device)
+        return Pose(still, angle=self._grains(index, scores).to(torch.float64) / GRAIN)
+
+    # --- undoing it, and doing it ---
+
+    def undo(self, images: Tensor, pose: Posed) -> Tensor:
+        """See :class:`Coordinates`."""
+        return self._rotated(images, pose, -1)
+
+    def redo(self, images: Tensor, pose: Posed) -> Tensor:
+        """See :class:`Coordinates`. The inverse up to interpolation; exact for quarter turns."""
+        return self._rotated(images, pose, 1)
+
+    def _rotated(self, images: Tensor, pose: Posed, sign: int) -> Tensor:
         self._check(images)
-        return rotate(images, -(self.angle(shift) if angle is None else angle), axis=self.axis)
+        assert pose.angle is not None
+        return rotate_grains(images, sign * (pose.angle * GRAIN).round().to(torch.int64), self.axis)
 
-    def prefer(self, image: Tensor, scores: Tensor, candidates: Tensor) -> int:
-        """Return which of the tied ``candidates`` (steps) restores to the largest *image*.
+    def move(self, images: Tensor, pose: Posed) -> Tensor:
+        """See :class:`Coordinates`. Any angle, not only those of the grid."""
+        assert pose.angle is not None
+        return rotate(images, pose.angle, axis=self.axis)
 
-        Their canvases are one and the same; the images may still differ, where the grid does not look.
-        """
-        shift = candidates[:, None]
-        count = len(candidates)
-        angle = self.angle(shift, scores.expand(count, *scores.shape))
-        keys = ordered_bits(self.undo(image.expand(count, *image.shape), shift, angle)).flatten(1)
-        best = 0
-        for other in range(1, count):
-            different = (keys[other] != keys[best]).nonzero()
-            if len(different) and keys[other, different[0]] > keys[best, different[0]]:
-                best = other
-        return best
+    def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
+        """See :class:`Coordinates`."""
+        limit = 180 if scope is None else scope
+        angle = (2 * torch.rand(count, dtype=torch.float64, generator=generator) - 1) * limit
+        return Pose(torch.zeros(count, len(size), dtype=torch.int64), angle=angle)
 
+    # --- exactness ---
 
-# --- rotation of the image itself -----------------------------------------------------------------
+    def ground(self, images: Tensor) -> tuple[Tensor, Coordinates]:
+        """See :class:`Coordinates`."""
+        return images, self
 
+    def moves(self, size: tuple[int, ...]) -> Pose:
+        """See :class:`Coordinates`. Quarter turns: all other angles are interpolated."""
+        return Pose(torch.zeros(4, len(size), dtype=torch.int64), angle=90.0 * torch.arange(4, dtype=torch.float64))
 
-def rotate(images: Tensor, degrees: Tensor | float, *, axis: int = 0) -> Tensor:
-    """Rotate each image counter-clockwise by its own angle, about its centre; the dtype stays.
+    def carry(self, scores: Tensor, pose: Posed) -> Tensor:
+        """See :class:`Coordinates`."""
+        assert pose.angle is not None
+        return apply(scores, (pose.angle / 90).round().to(torch.int64)[:, None] * (self.angles // 4))
 
-    ``degrees`` is one number or ``(batch,)``. Multiples of 90 move pixels and are exact; what is left is
-    bilinear, with zeros from outside. Volumes turn about their spatial ``axis``, slice by slice. The two
-    axes that turn must be of one length.
+    def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
+        """See :class:`Coordinates`. In steps of the grid of angles."""
+        assert pose.angle is not None
+        around = torch.remainder(pose.angle + 180, 360) - 180
+        return (around.abs() * self.angles / 360 - 0.5).ceil().clamp(min=0)  # half a step counts as none
 
-    >>> rotate(torch.tensor([[[[1, 2], [3, 4]]]]), 90)
-    tensor([[[[2, 4],
-              [1, 3]]]])
-    """
-    size = check_images(images)
-    if len(size) == 3:
-        upright = images.movedim(2 + axis, 2)
-        turned = rotate(upright.flatten(1, 2), degrees)
-        return turned.unflatten(1, tuple(upright.shape[1:3])).movedim(2, 2 + axis)
-    if len(size) != 2 or size[0] != size[1]:
-        raise ValueError(f"rotate wants square images, so that a quarter turn fits, got shape {tuple(images.shape)}")
-    wanted = torch.as_tensor(degrees, dtype=torch.float64, device=images.device).detach()
-    if wanted.ndim > 1 or (wanted.ndim == 1 and len(wanted) != len(images)) or not torch.isfinite(wanted).all():
-        raise ValueError(
-            f"degrees must be one finite number, or one per image ({len(images)}), got shape {tuple(wanted.shape)}"
-        )
-    wanted = wanted.expand(len(images))
-    rest = torch.remainder(wanted + 45, 90) - 45
-    quarters = ((wanted - rest) / 90).round().long() % 4
-    turned = images.clone()
-    for quarter in range(1, 4):
-        rows = (quarters == quarter).nonzero().flatten()
-        if len(rows):
-            turned[rows] = torch.rot90(images[rows], quarter, (2, 3))
-    # In parts, for memory; every pixel is computed by itself, so the parts do not show.
-    part = max(1, 2**17 // math.prod(images.shape[1:]))
-    for rows in (rest != 0).nonzero().flatten().split(part):
-        if len(rows):
-            turned[rows] = _interpolate(turned[rows], rest[rows])
-    return turned
+    # --- making a restorer ---
+
+    def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
+        """See :class:`Coordinates`."""
+        widths, inputs = _preset(preset)["channels"], channels * self.channels
+        if widths is None:
+            return ShiftEstimator.preset("paper", inputs, [self.angles])
+        return ShiftEstimator(inputs, channels=widths, kernel_size=[self.angles], bias=True, size=[self.angles])
+
+    def image_channels(self, channels: int, size: tuple[int, ...]) -> int:
+        """See :class:`Coordinates`."""
+        return channels // self.channels
+
+    def image_size(self, positions: tuple[int, ...]) -> tuple[int, ...] | None:
+        """See :class:`Coordinates`."""
+        return (self.size,) * self.spatial_axes
 
 
-def _interpolate(images: Tensor, degrees: Tensor) -> Tensor:
-    """Rotate by ``degrees``, bilinearly."""
-    size = images.shape[-1]
-    # cos and sin one by one: a vectorised kernel may round differently at the end of a batch.
-    radians = [math.radians(value) for value in degrees.tolist()]
-    cos = torch.tensor([math.cos(r) for r in radians], dtype=torch.float64, device=images.device).view(-1, 1, 1)
-    sin = torch.tensor([math.sin(r) for r in radians], dtype=torch.float64, device=images.device).view(-1, 1, 1)
-    middle = (size - 1) / 2
-    along = torch.arange(size, dtype=torch.float64, device=images.device) - middle
-    right, up = along[None, None, :], -along[None, :, None]
-    # On a margin of zeros (one pixel, and one more to look at beyond it), where all that is outside is sent.
-    row = (middle + 1 + (right * sin - up * cos)).flatten(1).clamp(0, size + 1)
-    column = (middle + 1 + (right * cos + up * sin)).flatten(1).clamp(0, size + 1)
-    wide = torch.promote_types(images.dtype, torch.float32)
-    flat = F.pad(images.to(wide), (1, 2, 1, 2)).flatten(2)
-    top, left = row.floor(), column.floor()
-    lower, further = ((value - whole).to(wide)[:, None] for value, whole in ((row, top), (column, left)))
-    upper, nearer = 1 - lower, 1 - further
-    first = (top.long() * (size + 3) + left.long())[:, None].expand(-1, flat.shape[1], -1)
-    above = flat.gather(2, first) * nearer + flat.gather(2, first + 1) * further
-    below = flat.gather(2, first + (size + 3)) * nearer + flat.gather(2, first + (size + 4)) * further
-    total = above * upper + below * lower
-    if not images.is_floating_point():
-        total = total.round()
-    return total.to(images.dtype).view_as(images)
-
-
-# --- presets --------------------------------------------------------------------------------------
-
-
-def rotation_grid(preset: str, size: Sequence[int]) -> Polar:
-    """Return the grid of preset ``"paper"`` or ``"dense"`` for square images or cubic volumes of this size."""
-    if len(size) not in (2, 3) or len(set(size)) > 1:
-        raise ValueError(f"rotations want square images or cubic volumes, got size {tuple(size)}")
-    grid = _rotation(preset)["grid"]
-    return Polar(size[0], polar_angles=None if len(size) == 2 else POLAR_ANGLES, **grid)
-
-
-def rotation_network(preset: str, channels: int, angles: int) -> ShiftEstimator:
-    """Return the network of preset ``"paper"`` or ``"dense"`` for canvases ``(batch, channels, angles)``."""
-    widths = _rotation(preset)["channels"]
-    if widths is None:
-        return ShiftEstimator.preset("paper", channels, [angles])
-    return ShiftEstimator(channels, channels=widths, kernel_size=[angles], bias=True, size=[angles])
-
-
-def _rotation(preset: str) -> dict[str, Any]:
+def _preset(preset: str) -> dict[str, Any]:
     if preset not in ROTATIONS:
         raise ValueError(f"no preset {preset!r} for rotations; there are {', '.join(ROTATIONS)}")
     return ROTATIONS[preset]

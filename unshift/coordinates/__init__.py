@@ -1,0 +1,68 @@
+"""Coordinates: where a pose is a shift. One small protocol, one module for each kind of move.
+
+Adding a kind is one module that says what :class:`Coordinates` asks for, and one line in ``KINDS``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from unshift.coordinates.canvas import Canvas, add_margin, all_shifts
+from unshift.coordinates.centre import Centre
+from unshift.coordinates.chained import Chained, merged
+from unshift.coordinates.polar import Polar
+from unshift.coordinates.protocol import Coordinates, Pose, Posed, rows
+from unshift.coordinates.ring import Ring
+from unshift.coordinates.rotation import rotate
+from unshift.coordinates.turns import GROUPS, Turns
+
+__all__ = [
+    "GROUPS",
+    "KINDS",
+    "Canvas",
+    "Centre",
+    "Chained",
+    "Coordinates",
+    "Polar",
+    "Pose",
+    "Posed",
+    "Ring",
+    "Turns",
+    "add_margin",
+    "all_shifts",
+    "from_description",
+    "merged",
+    "rotate",
+    "rows",
+]
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "canvas": Canvas,
+    "ring": Ring,
+    "turns": Turns,
+    "centre": Centre,
+    "polar": Polar,
+}
+"""The kinds of coordinates, by the name they have in a weights file."""
+
+
+def from_description(description: dict[str, Any], pad: int | None = None) -> Any:
+    """Rebuild coordinates from what :meth:`Coordinates.describe` returned.
+
+    Args:
+        description: The kind, and its arguments.
+        pad: Another margin than was described, where the kind has one.
+
+    Raises:
+        ValueError: If there is no such kind, or it has no margin.
+    """
+    arguments = dict(description)
+    kind = arguments.pop("kind")
+    if kind not in KINDS:
+        raise ValueError(f"no coordinates of kind {kind!r}; there are {', '.join(KINDS)}")
+    if pad is not None:
+        if "pad" not in arguments:
+            raise ValueError(f"a margin is for circular shifts of all axes; {kind} coordinates have none")
+        arguments["pad"] = pad
+    return KINDS[kind](**arguments)

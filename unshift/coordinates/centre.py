@@ -1,0 +1,125 @@
+"""Centre: the shift of an object from the true centre of the image, found alike in every quarter turn of it.
+
+The first half of "shift and any angle": find the centre, then the turn. For the whole to commute with quarter turns bit
+for bit, the centre must turn with the image. So the network's filters are one with their quarter turns, and its scores
+stand where the image's centre can be: on pixels for odd sizes, on the corners between them for even ones.
+
+Convention
+----------
+Position ``M`` of a map of corners is the corner before pixel ``M``. A quarter turn of the image maps corner ``M`` to
+``-M`` along a reversed axis, and pixel ``M`` to ``-1 - M``. The true centre is position ``n // 2`` of either map.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unshift.coordinates.canvas import unravel
+from unshift.coordinates.protocol import Coordinates, Pose, Posed
+from unshift.coordinates.turns import Turns
+from unshift.estimator import ShiftEstimator
+from unshift.shifts import apply, undo
+
+__all__ = ["Centre"]
+
+
+class Centre(nn.Module):
+    """Shifts of square images, told from their true centre. Takes nets with ``symmetric=True`` only.
+
+    Its moves are shifts and quarter turns. Quarter turns are not undone, they pass: what stands upright comes out
+    upright and centred, what stands on its side comes out on its side and centred.
+    """
+
+    unit = "pixels"
+    step = "pixel"
+    undoes = "circular shifts, exactly"
+    reads = frozenset({"shift"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._turns = Turns("quarter")
+
+    def describe(self) -> dict[str, Any]:
+        """See :class:`Coordinates`."""
+        return {"kind": "centre"}
+
+    def canvas(self, images: Tensor) -> Tensor:
+        """See :class:`Coordinates`."""
+        self._turns.check(images)
+        return images[:, None]
+
+    def looks(self, images: Tensor) -> Tensor:
+        """See :class:`Coordinates`. All four quarter turns: the choice must not depend on which of them came."""
+        return self._turns.canvas(images)
+
+    def settle(self, images: Tensor, scores: Tensor, ranks: Tensor, best: Tensor, tied: Tensor) -> Tensor:
+        """See :class:`Coordinates`. A candidate counts as the largest of its four quarter turns."""
+        n = images.shape[-1]
+        shifts = unravel(torch.arange(n * n, device=ranks.device), (n, n)) - n // 2
+        order = None
+        for copy, inverse in zip(ranks.unflatten(1, (4, n * n)).unbind(1), self._turns._inverses(2), strict=True):
+            # The copy undone by the turned shift is the turned candidate.
+            at = inverse.of_shift(shifts) % n
+            value = copy.index_select(1, at[:, 0] * n + at[:, 1])
+            order = value if order is None else torch.maximum(order, value)
+        assert order is not None
+        return order
+
+    def home(self, size: tuple[int, ...]) -> int:
+        """See :class:`Coordinates`."""
+        return (size[0] // 2) * size[1] + size[1] // 2
+
+    def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
+        """See :class:`Coordinates`."""
+        whole = torch.tensor(size, device=index.device)
+        return Pose((unravel(index, size) - whole // 2) % whole)
+
+    def undo(self, images: Tensor, pose: Posed) -> Tensor:
+        """See :class:`Coordinates`."""
+        return undo(images, pose.shift)
+
+    def redo(self, images: Tensor, pose: Posed) -> Tensor:
+        """See :class:`Coordinates`."""
+        return apply(images, pose.shift)
+
+    def move(self, images: Tensor, pose: Posed) -> Tensor:
+        """See :class:`Coordinates`."""
+        return apply(images, pose.shift)
+
+    def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
+        """See :class:`Coordinates`."""
+        return Pose(self._turns.draw(size, count, scope, generator).shift)
+
+    def ground(self, images: Tensor) -> tuple[Tensor, Coordinates]:
+        """See :class:`Coordinates`."""
+        return images, self
+
+    def moves(self, size: tuple[int, ...]) -> Pose:
+        """See :class:`Coordinates`. On its own it promises shifts; quarter turns pass through it."""
+        found = self._turns.moves(size)
+        return Pose(found.shift[found.turn == 0])
+
+    def carry(self, scores: Tensor, pose: Posed) -> Tensor:
+        """See :class:`Coordinates`."""
+        return apply(scores, pose.shift)
+
+    def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
+        """See :class:`Coordinates`."""
+        return self._turns.distance(Pose(pose.shift, torch.zeros_like(pose.shift[:, 0])), size)
+
+    def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
+        """See :class:`Coordinates`."""
+        self._turns.check(torch.empty(1, channels, *size))
+        described = ShiftEstimator.preset(preset, channels, size).describe()
+        return ShiftEstimator(**{**described, "symmetric": True, "corners": size[0] % 2 == 0})
+
+    def image_channels(self, channels: int, size: tuple[int, ...]) -> int:
+        """See :class:`Coordinates`."""
+        return channels
+
+    def image_size(self, positions: tuple[int, ...]) -> tuple[int, ...] | None:
+        """See :class:`Coordinates`."""
+        return positions

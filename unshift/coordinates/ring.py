@@ -1,0 +1,126 @@
+"""Ring: an array of which one axis goes round, as in panoramas, range images and anything unrolled."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unshift.coordinates.canvas import circular_distance, draw_shifts
+from unshift.coordinates.protocol import Coordinates, Pose, Posed
+from unshift.estimator import ShiftEstimator
+from unshift.shifts import apply, check_images, undo
+
+__all__ = ["Ring"]
+
+
+class Ring(nn.Module):
+    """Arrays that go round along one axis and never move along the others.
+
+    The network sees the other axes as channels: one circular position has all its pixels at once. (The other choice,
+    local 2-D filters first, is in ``benchmarks/ring.py``.) So it takes arrays of one extent along these axes, and
+    of any length along the ring. A shift has a zero for every other axis, so that ``unshift.undo`` takes it back.
+
+    Args:
+        axis: The spatial axis that goes round: 0 is the first after the channels, -1 the last.
+    """
+
+    unit = "pixels"
+    step = "pixel"
+    undoes = "circular shifts along one axis, exactly"
+    reads = frozenset({"shift"})
+
+    def __init__(self, axis: int = -1) -> None:
+        super().__init__()
+        if not isinstance(axis, int) or not -3 <= axis <= 2:
+            raise ValueError(f"axis must be a spatial axis, 0 to 2, or -1 to -3 counted from the end, got {axis!r}")
+        self.axis = axis
+
+    def describe(self) -> dict[str, Any]:
+        """See :class:`Coordinates`."""
+        return {"kind": "ring", "axis": self.axis}
+
+    def extra_repr(self) -> str:
+        """Show the axis."""
+        return f"axis={self.axis}"
+
+    def _axis(self, axes: int) -> int:
+        if not -axes <= self.axis < axes:
+            raise ValueError(
+                f"the ring goes along spatial axis {self.axis}, but these arrays have {axes}: 0 to {axes - 1}"
+            )
+        return self.axis % axes
+
+    def _alone(self, ring: Tensor, axes: int) -> Tensor:
+        """Return shifts ``(batch, d)`` that are ``ring`` ``(batch,)`` along the axis and 0 along the others."""
+        zero = torch.zeros_like(ring)
+        return torch.stack([ring if a == self._axis(axes) else zero for a in range(axes)], 1)
+
+    def canvas(self, images: Tensor) -> Tensor:
+        """See :class:`Coordinates`."""
+        axis = self._axis(len(check_images(images)))
+        return images.movedim(2 + axis, -1).flatten(1, -2)[:, None]
+
+    def looks(self, images: Tensor) -> Tensor:
+        """See :class:`Coordinates`."""
+        return self.canvas(images)
+
+    def settle(self, images: Tensor, scores: Tensor, ranks: Tensor, best: Tensor, tied: Tensor) -> Tensor:
+        """See :class:`Coordinates`."""
+        return ranks
+
+    def home(self, size: tuple[int, ...]) -> int:
+        """See :class:`Coordinates`."""
+        return 0
+
+    def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
+        """See :class:`Coordinates`."""
+        return Pose(self._alone(index, len(size)))
+
+    def undo(self, images: Tensor, pose: Posed) -> Tensor:
+        """See :class:`Coordinates`."""
+        return undo(images, pose.shift)
+
+    def redo(self, images: Tensor, pose: Posed) -> Tensor:
+        """See :class:`Coordinates`."""
+        return apply(images, pose.shift)
+
+    def move(self, images: Tensor, pose: Posed) -> Tensor:
+        """See :class:`Coordinates`."""
+        return self.redo(images, pose)
+
+    def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
+        """See :class:`Coordinates`."""
+        ring = draw_shifts((size[self._axis(len(size))],), count, scope, generator)[:, 0]
+        return Pose(self._alone(ring, len(size)))
+
+    def ground(self, images: Tensor) -> tuple[Tensor, Coordinates]:
+        """See :class:`Coordinates`."""
+        return images, self
+
+    def moves(self, size: tuple[int, ...]) -> Pose:
+        """See :class:`Coordinates`."""
+        return Pose(self._alone(torch.arange(size[self._axis(len(size))]), len(size)))
+
+    def carry(self, scores: Tensor, pose: Posed) -> Tensor:
+        """See :class:`Coordinates`."""
+        return apply(scores, pose.shift[:, self._axis(pose.shift.shape[1]), None])
+
+    def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
+        """See :class:`Coordinates`."""
+        return circular_distance(pose.shift, size)
+
+    def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
+        """See :class:`Coordinates`."""
+        length = size[self._axis(len(size))]
+        return ShiftEstimator.preset(preset, channels * math.prod(size) // length, [length])
+
+    def image_channels(self, channels: int, size: tuple[int, ...]) -> int:
+        """See :class:`Coordinates`."""
+        return channels * size[self._axis(len(size))] // math.prod(size)
+
+    def image_size(self, positions: tuple[int, ...]) -> tuple[int, ...] | None:
+        """See :class:`Coordinates`."""
+        return None

@@ -1,0 +1,158 @@
+"""From a float estimator to an integer one: scales chosen on sample images, in one pass of bounded memory a layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unshift.estimator import ShiftEstimator, as_float, check_input
+from unshift.exact.integers import IN_PLACE, LARGEST_SCALE, IntegerEstimator, bits_of
+from unshift.exact.kernels import float32_is_plain
+
+__all__ = ["quantise"]
+
+BLOCK = 2**22
+"""Numbers of a map to calibrate on at a time."""
+
+
+@torch.no_grad()
+def quantise(estimator: ShiftEstimator, images: Tensor, *, bits: int = 10, sum_bits: int = 24) -> IntegerEstimator:
+    """Turn a float estimator into an exact integer one, calibrated on sample images.
+
+    Args:
+        estimator: The trained network.
+        images: They show the range of pixels and activations; a few hundred are enough. Values beyond it are
+            clamped, which costs accuracy and never exactness.
+        bits: Width of the activations.
+        sum_bits: Filters get as many bits as keep every sum below ``2**sum_bits``: 24, the default, is exact in
+            float32 everywhere.
+
+    Returns:
+        The integer estimator, on the device of ``images``.
+
+    Raises:
+        ValueError: If there are no images, or images or weights are not finite.
+    """
+    check_input(images, estimator.in_channels, estimator.axes, estimator.size)
+    if images.shape[0] == 0:
+        raise ValueError("quantise needs at least one sample image to see the range of values, got none")
+    if not 2 <= bits < sum_bits - 2 or sum_bits > 50:
+        raise ValueError(f"quantise wants 2 <= bits < sum_bits - 2 <= 48, got bits={bits}, sum_bits={sum_bits}")
+    for name, parameter in estimator.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise ValueError(f"the estimator's {name} holds NaN or infinity: its training went wrong")
+    network = estimator.describe()
+    # Sums along an axis grow with the image: their divisors hold at this size, and follow by rule at others.
+    size = images.shape[2:] if network["line_channels"] else estimator.size
+    net = IntegerEstimator(network, bits=bits, size=size).to(images.device)
+    calibrate = _Calibration(net, images, sum_bits)
+    unit = calibrate.pixels()
+    unit = calibrate.layers(net.local, estimator.local, unit, calibrate.after_local)
+    ends: list[Any] = [(net.local[-1], estimator.local[-1], unit)]
+    if len(net.lines):
+        ends = []
+        line: Any
+        for axis, (line, floats) in enumerate(zip(net.lines, estimator.lines, strict=True)):
+            line_unit = calibrate.line(axis, line, floats, unit)
+            ends.append((line[-1], floats[-1], line_unit))  # type: ignore[index]
+    # All axes' scores are added, so their last layers share one scale: the coarsest.
+    scale = min(float(_fill(layer, floating.effective(), unit, sum_bits)) for layer, floating, unit in ends)
+    for layer, floating, unit in ends:
+        _fill(layer, floating.effective(), unit, sum_bits, scale)
+    net.score_unit_bits.copy_(bits_of(1 / scale))
+    return net
+
+
+class _Calibration:
+    """One integer network being filled, and the images that show its ranges."""
+
+    def __init__(self, net: IntegerEstimator, images: Tensor, sum_bits: int) -> None:
+        self.net, self.images, self.sum_bits = net, images, sum_bits
+        self.plain = float32_is_plain(images.device)
+        widest = max(max(layer.weight.shape[:2]) for layer in net.local)  # type: ignore[union-attr, arg-type]
+        self.block = max(1, BLOCK // (math.prod(images.shape[2:]) * widest))
+
+    def pixels(self) -> Tensor:
+        """Set the pixel scale; return what one integer step of a pixel is worth, for each channel."""
+        net = self.net
+        top = max(float(as_float(part).abs().max()) for part in self.images.split(self.block))
+        if not math.isfinite(top):
+            raise ValueError("the sample images contain NaN or infinity (as float32)")
+        scale = min(net.largest / top, LARGEST_SCALE) if top > 0 else 1.0
+        net.pixel_scale_bits.copy_(bits_of(scale))
+        return torch.full([net.in_channels], 1 / scale, dtype=torch.float64)
+
+    def after_local(self, count: int) -> Iterator[Tensor]:
+        """Yield the images, part by part, as they are after ``count`` local layers."""
+        for part in self.images.split(self.block):
+            values = self.net.pixels(part)
+            for layer in list(self.net.local)[:count]:
+                values = layer(values, self.plain)
+            yield values
+
+    def layers(self, layers: Any, floats: Any, unit: Tensor, inputs: Callable[[int], Iterator[Tensor]]) -> Tensor:
+        """Fill all layers that have a divisor; return the units of what reaches the layer after them."""
+        for at, (layer, floating) in enumerate(zip(layers, floats, strict=True)):
+            if layer.divisor is None:
+                break
+            scale = _fill(layer, floating.effective(), unit, self.sum_bits)
+            tops = [_top(IN_PLACE[layer.activation](layer.sums(values, self.plain)[0])) for values in inputs(at)]
+            layer.divisor.copy_(_divisor(torch.stack(tops).amax(0), self.net.largest))
+            unit = layer.divisor.cpu() / scale
+        return unit
+
+    def line(self, axis: int, layers: Any, floats: Any, unit: Tensor) -> Tensor:
+        """Fill the 1-D layers along ``axis``; return the units of what reaches the last."""
+        net, size = self.net, tuple(self.images.shape[2:])
+        sums = torch.cat([net.line_sums(values, axis) for values in self.after_local(len(net.local))])
+        divisor = _divisor(_top(sums), net.largest)
+        net.get_buffer(f"mean_divisor_{axis}").copy_(divisor)
+        means = net.means(sums, axis, size)  # small: one line an image
+
+        def inputs(count: int) -> Iterator[Tensor]:
+            values = means
+            for layer in list(layers)[:count]:
+                values = layer(values, self.plain)
+            yield values
+
+        return self.layers(layers, floats, unit * divisor.cpu() / (math.prod(size) / size[axis]), inputs)
+
+
+def _top(sums: Tensor) -> Tensor:
+    """Return the largest absolute value of each channel, float64."""
+    return sums.abs().transpose(0, 1).flatten(1).amax(1).double()
+
+
+def _divisor(top: Tensor, largest: int) -> Tensor:
+    """Return, for each channel, the smallest integer that brings the largest sum seen into the range."""
+    return (torch.floor(top / (largest + 1)) + 1).to(torch.int64)
+
+
+def _fill(
+    layer: Any, filter: tuple[Tensor, Tensor | None], unit: Tensor, sum_bits: int, scale: float | None = None
+) -> Tensor:
+    """Round a float filter into ``layer`` at the finest scale whose sums stay below ``2**sum_bits``."""
+    weight, offset = filter
+    effective = weight.double().cpu() * unit.cpu().view(1, -1, *[1] * (weight.ndim - 2))
+    bias = torch.zeros(len(effective), dtype=torch.float64) if offset is None else offset.double().cpu()
+    room = 2**sum_bits - 1
+    need = layer.largest * effective.abs().flatten(1).sum(1) + bias.abs()
+    scales = torch.where(need > 0, room / need, 1.0) if scale is None else torch.full_like(need, scale)
+    if not (torch.isfinite(need).all() and torch.isfinite(scales).all() and (scales > 0).all()):
+        raise ValueError("the estimator's filters are too large or too small to be turned into integers")
+    if layer.divisor is None:
+        scales[:] = scales.min()
+    while True:
+        rounded = (effective * scales.view(-1, *[1] * (effective.ndim - 1))).round()
+        offset = (bias * scales).round()
+        over = layer.largest * rounded.abs().flatten(1).sum(1) + offset.abs() > room
+        if not over.any():
+            break
+        scales = torch.where(over, scales * 0.98, scales)  # rounding up may overshoot by a tap or two
+    layer.weight.copy_(rounded)
+    layer.bias.copy_(offset)
+    return scales if layer.divisor is not None else scales.min()

@@ -1,0 +1,65 @@
+"""The confidence: a softmax in fixed-point integers, because a float sum would depend on where the image stands."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import torch
+from torch import Tensor
+
+from unshift.exact.kernels import is_traced
+
+__all__ = ["confidence"]
+
+FRACTION = 1024  # steps of the exponential's table per factor of two
+DEPTH = 41  # factors of two down to which a score counts; anything below 2^-41 of the highest counts as nothing
+BLOCK = 2**16  # scores at a time: what stays in a core's cache
+
+# Two short tables, whose product is the long one: a graph then holds 8 kB of constants, not 330.
+PART = torch.exp2(-torch.arange(FRACTION, dtype=torch.float64) / FRACTION)
+POWER = 2.0 ** torch.arange(DEPTH - 1, -1, -1, dtype=torch.float64)
+
+
+def confidence(scores: Tensor, score_unit: float) -> Tensor:
+    """Return the softmax probability of the highest score, the same for every shift to the last bit.
+
+    A float softmax would add up its terms in the order the input came in. Here each term is an integer from a
+    table of ``2^(40 - t)``, whose exact sum has no order.
+
+    Args:
+        scores: int64 ``(batch, ...)``.
+        score_unit: What one integer step of the scores is worth as a logit, in nats.
+
+    Returns:
+        float64 ``(batch,)`` in (0, 1].
+    """
+    flat = scores.flatten(1)
+    if not flat.shape[0]:
+        return flat.new_zeros(0, dtype=torch.float64)
+    step = torch.tensor([score_unit / math.log(2) * FRACTION], dtype=torch.float64, device=scores.device)
+    # N terms of up to 2^40 must fit in 63 bits: large maps give up low bits of each.
+    table = _table(max(0, (flat.shape[1] - 1).bit_length() - 22)).to(scores.device)
+    top = flat.amax(1, keepdim=True)
+    total = torch.zeros_like(top[:, 0])
+    parts = (flat,) if is_traced() else flat.split(max(1, BLOCK // len(flat)), 1)
+    for part in parts:
+        # As floats before they are subtracted: a foreign scorer's may be more than 2^63 apart. Then one
+        # multiplication and one cut, all pointwise; the last entry of the table is 0.
+        below = top.to(torch.float64) - part.to(torch.float64)
+        index = (below * step).clamp(max=DEPTH * FRACTION).to(torch.int64)
+        total = total + table[index].sum(1)
+    return table[0].to(torch.float64) / total.to(torch.float64)
+
+
+def _table(dropped_bits: int) -> Tensor:
+    """Return ``2^(40 - t)`` for t in steps of 1/1024, as int64, and a 0 at the end."""
+    return _grown(dropped_bits) if is_traced() else _kept(dropped_bits)
+
+
+def _grown(dropped_bits: int) -> Tensor:
+    terms = torch.floor((POWER[:, None] * PART).round() * 2.0**-dropped_bits).flatten()
+    return torch.cat([terms, torch.zeros(1, dtype=torch.float64)]).to(torch.int64)
+
+
+_kept = functools.lru_cache(_grown)

@@ -1,0 +1,180 @@
+"""The choice of a position: the highest score, and where several tie, by what they restore to.
+
+Equal scores must not fall to whichever index comes first: that index moves with the input. So tied candidates are
+compared as *restored arrays*, pixel by pixel in a fixed order, and the largest wins. This sees the set of
+candidates and nothing else. Candidates that are one array to the last bit (a periodic input) are one answer.
+
+Everything is written in operations that graphs have too; :func:`loop` runs the same body in both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unshift.exact.kernels import is_traced
+
+__all__ = ["choose", "largest_of", "loop", "ordered_bits", "rank_restored", "restored_keys", "tied_first"]
+
+MINUS_ZERO = torch.tensor([-(2.0**-150)], dtype=torch.float64)
+"""The key of -0.0, whose reciprocal is negative: between 0 and the first float32 below it."""
+
+
+def loop(more: Callable[..., Tensor], body: Callable[..., tuple[Tensor, ...]], state: Sequence[Tensor]) -> Any:
+    """Run ``body`` on ``state`` while ``more`` holds: in Python, or as a loop of the graph that is being made."""
+    if is_traced():
+        from torch._higher_order_ops.while_loop import while_loop
+
+        return while_loop(more, body, tuple(state))
+    while bool(more(*state)):
+        state = body(*state)
+    return state
+
+
+def ordered_bits(image: Tensor) -> Tensor:
+    """Map pixels to int64 keys that order as the values do and tell all bit patterns apart (-0.0 < 0.0)."""
+    if not image.is_floating_point():
+        return image.to(torch.int64)
+    kind = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[image.element_size()]
+    bits = image.contiguous().view(kind)
+    return torch.where(bits < 0, bits ^ torch.iinfo(kind).max, bits).to(torch.int64)
+
+
+def restored_keys(pixels: Tensor) -> Tensor:
+    """Return keys that order as :func:`ordered_bits` does, in operations that graphs of float32 images have."""
+    if not is_traced():
+        return ordered_bits(pixels)
+    return torch.where((pixels == 0) & (pixels.reciprocal() < 0), MINUS_ZERO, pixels.to(torch.float64))
+
+
+def tied_first(tied: Tensor) -> Tensor:
+    """Return the numbers of all images of a batch, those that are tied before the others."""
+    return (~tied).to(torch.int32).argsort()
+
+
+def choose(
+    scores: Tensor, looks: Callable[[], Tensor], settle: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Choose one of all copies and positions of each image.
+
+    Args:
+        scores: int64 ``(batch, copies, *positions)``.
+        looks: Returns the arrays to compare where positions tie, ``(batch, copies, channel, *positions)``: undone
+            by a position, a copy is what is restored. Called only where something ties.
+        settle: From ranks ``(batch, n)`` of the looks, the highest scores ``(batch, copies * positions)`` and
+            ``tied`` to an order among copies and positions. Default: the ranks themselves.
+
+    Returns:
+        The flat index of the choice, int64 ``(batch,)``, and whether several had the highest score, bool ``(batch,)``.
+    """
+    flat = scores.flatten(1)
+    if not flat.shape[0]:
+        return flat.new_zeros(0), flat.new_zeros(0, dtype=torch.bool)
+    best = flat == flat.amax(1, keepdim=True)
+    tied = best.sum(1) > 1
+    index = best.to(torch.uint8).argmax(1)
+    if not is_traced():
+        rows = tied.nonzero().flatten()
+        if not len(rows):
+            return index, tied
+    ranks = rank_restored(looks(), tied)
+    order = settle(ranks, best, tied) if settle else ranks
+    return torch.where(tied, torch.where(best, order, -1).argmax(1), index), tied
+
+
+def rank_restored(looks: Tensor, tied: Tensor) -> Tensor:
+    """Rank, for the tied images of a batch, all restored arrays of all copies; equal arrays share a rank.
+
+    Prefix doubling, as for suffix arrays: ranks of blocks of length 2L are ranks of pairs of blocks of length L.
+    That is ``O(N log N)`` even when all N positions tie. A step takes in one more channel of each pixel or, when
+    all are in, the block that follows.
+
+    Args:
+        looks: ``(batch, copies, channel, *positions)``.
+        tied: bool ``(batch,)``: the images to rank; all others get zeros.
+
+    Returns:
+        int64 ``(batch, copies * positions)``: at copy ``g`` and position ``s`` (row-major) the rank of the copy
+        undone by ``s``.
+    """
+    copies, size = looks.shape[1], tuple(looks.shape[3:])
+    pixels = looks.transpose(1, 2).flatten(3).flatten(2)  # (batch, channel, copies * positions)
+    channels, positions = pixels.shape[1:]
+    ahead = _blocks_ahead(copies, size).to(looks.device)
+    rows = tied_first(tied)
+    steps = channels + len(ahead)
+    count = tied.sum() * steps
+
+    def more(step: Tensor, ranks: Tensor) -> Tensor:
+        return step < count
+
+    def advance(step: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+        row = rows.index_select(0, step[None] // steps)
+        stage = step[None] % steps
+        own = ranks.index_select(0, row)[0]
+        channel = pixels.index_select(0, row)[0].index_select(0, stage.clamp(max=channels - 1))[0]
+        follows = own.index_select(0, ahead.index_select(0, (stage - channels).clamp(min=0))[0])
+        second = torch.where(stage < channels, _rank(restored_keys(channel)), follows)
+        return step + 1, ranks.index_copy(0, row, _rank(own * positions + second)[None])
+
+    start = torch.zeros((), dtype=torch.int64, device=looks.device), torch.zeros_like(pixels[:, 0], dtype=torch.int64)
+    ranks: Tensor = loop(more, advance, start)[1]
+    return ranks
+
+
+def _blocks_ahead(copies: int, size: Sequence[int]) -> Tensor:
+    """Return, for each step of the doubling, where the block that follows each position begins."""
+    places = torch.arange(copies * math.prod(size)).view(copies, *size)
+    steps = [
+        places.roll(-min(2**k, n - 2**k), axis + 1).flatten()  # the last block of an axis may overlap the first
+        for axis, n in reversed(list(enumerate(size)))
+        for k in range((n - 1).bit_length())
+    ]
+    return torch.stack([*steps, places.flatten()])  # never empty: a step by 0 does nothing
+
+
+def _rank(keys: Tensor) -> Tensor:
+    if not is_traced() and bool((keys == keys[0]).all()):
+        return torch.zeros_like(keys, dtype=torch.int64)  # constant so far: nothing to sort
+    values, order = keys.sort()
+    changes = (values[1:] != values[:-1]).to(torch.int64)
+    ranks = torch.cat([torch.zeros(1, dtype=torch.int64, device=keys.device), changes.cumsum(0)])
+    return torch.zeros_like(order).scatter(0, order, ranks)
+
+
+def largest_of(keys: Callable[[Tensor, Tensor], Tensor], width: int, same: Tensor, tied: Tensor) -> Tensor:
+    """Return, of the candidates ``same`` of each tied image, the one whose keys are largest, the first of equals.
+
+    Args:
+        keys: From an image's number ``(1,)`` and a candidate ``(1,)`` to its keys ``(width,)``.
+        width: How many keys there are.
+        same: bool ``(batch, candidates)``.
+        tied: bool ``(batch,)``: for all other images the first of ``same`` is returned.
+    """
+    rows = tied_first(tied)
+    candidates = same.shape[1]
+    count = tied.sum() * candidates
+
+    def more(step: Tensor, index: Tensor, champion: Tensor) -> Tensor:
+        return step < count
+
+    def compare(step: Tensor, index: Tensor, champion: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        row, candidate = rows.index_select(0, step[None] // candidates), step[None] % candidates
+        held = index.index_select(0, row)  # at first the first of ``same``: none is compared before it
+        own = keys(row, candidate)
+        first = (own != champion).to(torch.int32).argmax(0, keepdim=True)  # pixel that differs, or any
+        larger = own.index_select(0, first) > champion.index_select(0, first)
+        eligible = same.index_select(0, row)[0].index_select(0, candidate)
+        wins = eligible & ((candidate == held) | larger)
+        index = index.index_copy(0, row, torch.where(wins, candidate, held))
+        return step + 1, index, torch.where(wins, own, champion)
+
+    kind = torch.float64 if is_traced() else torch.int64
+    none = torch.zeros(width, dtype=kind, device=same.device)
+    start = torch.zeros((), dtype=torch.int64, device=same.device), same.to(torch.uint8).argmax(1), none
+    index: Tensor = loop(more, compare, start)[1]
+    return index

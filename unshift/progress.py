@@ -1,0 +1,76 @@
+"""Progress: a bar on a terminal, a plain line now and then anywhere else. Long work is never silent."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from tqdm.auto import tqdm
+
+__all__ = ["Progress", "tracked"]
+
+Item = TypeVar("Item")
+EVERY_SECONDS = 5.0
+
+
+class Progress:
+    """Tells on standard error how far some work is.
+
+    Args:
+        what: Its name, such as ``"fit"``.
+        total: How many steps there are; None where that is not known.
+        unit: What a step is.
+        show: Whether to tell at all.
+        done: Steps done before.
+    """
+
+    def __init__(self, what: str, total: int | None, unit: str, show: bool = True, done: int = 0) -> None:
+        self.what, self.total, self.unit, self.done = what, total, unit, done
+        terminal = sys.stderr.isatty()
+        self._plain = show and not terminal
+        self._bar = tqdm(total=total, initial=done, desc=what, unit=unit, disable=not (show and terminal))
+        self._begun = self._told = time.monotonic()
+        self._before = done
+
+    def update(self, steps: int = 1) -> None:
+        """Count ``steps`` more as done."""
+        self.done += steps
+        self._bar.update(steps)
+        if self._plain and time.monotonic() - self._told >= EVERY_SECONDS:
+            self._line(self._where())
+
+    def note(self, text: str) -> None:
+        """Say something of the work itself: beside the bar, or as a line."""
+        self._bar.set_postfix_str(text)
+        if self._plain:
+            self._line(f"{self._where()}; {text}")
+
+    def _where(self) -> str:
+        seconds, steps = time.monotonic() - self._begun, self.done - self._before
+        text = f"{self.done:,}{f'/{self.total:,}' if self.total is not None else ''} {self.unit}, {seconds:.0f} s"
+        if self.total is not None and steps and self.done < self.total:
+            text += f", about {seconds / steps * (self.total - self.done):.0f} s left"
+        return text
+
+    def _line(self, text: str) -> None:
+        print(f"{self.what}: {text}", file=sys.stderr, flush=True)
+        self._told = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End, and leave the terminal tidy."""
+        self._bar.close()
+
+
+def tracked(items: Iterable[Item], what: str, unit: str, show: bool = True, total: int | None = None) -> Iterator[Item]:
+    """Yield ``items``, telling how far it is."""
+    count = total if total is not None else (len(items) if hasattr(items, "__len__") else None)
+    with Progress(what, count, unit, show) as progress:
+        for item in items:
+            yield item
+            progress.update()
