@@ -4,42 +4,75 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
 
 from unshift.weights import write_atomically
 
-__all__ = ["Checkpoint"]
+__all__ = ["Checkpoint", "State"]
 
 _KEY = "unshift-checkpoint"
 
 
+@dataclass
+class State:
+    """What a run needs to go on: named tensors, and counters that JSON can hold."""
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    counters: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, network: nn.Module, optimizer: torch.optim.Optimizer, schedule: Any, counters: dict[str, Any]) -> State:
+        """Return the state of a network in training, with the run's own counters.
+
+        Args:
+            network: Its weights.
+            optimizer: Its moments and settings.
+            schedule: Its learning-rate schedule.
+            counters: Epoch, step and whatever else the run counts.
+        """
+        tensors = {f"weights.{k}": v for k, v in network.state_dict().items()}
+        moments = optimizer.state_dict()
+        for index, values in moments["state"].items():
+            tensors |= {f"optimizer.{index}.{k}": v for k, v in values.items()}
+        rate = {k: v for k, v in schedule.state_dict().items() if not callable(v)}
+        return cls(tensors, {**counters, "groups": moments["param_groups"], "schedule": rate})
+
+    def under(self, prefix: str) -> dict[str, Tensor]:
+        """Return the tensors whose names start with ``prefix``, without it."""
+        return {name.removeprefix(prefix): v for name, v in self.tensors.items() if name.startswith(prefix)}
+
+    def into(self, network: nn.Module, optimizer: torch.optim.Optimizer, schedule: Any) -> None:
+        """Put a network in training back where :meth:`of` saw it.
+
+        Raises:
+            ValueError: If some of the optimiser's moments are missing: the run would go on to another result.
+        """
+        network.load_state_dict(self.under("weights."))
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in self.under("optimizer.").items():
+            index, key = name.split(".", 1)
+            moments.setdefault(int(index), {})[key] = value
+        if len(moments) != len(list(network.parameters())):  # a run is saved after a step at the least
+            raise ValueError("a part of its state is missing")
+        optimizer.load_state_dict({"state": moments, "param_groups": self.counters["groups"]})
+        schedule.load_state_dict(self.counters["schedule"])
+
+
 class Run(Protocol):
-    """What a training run has to show to be saved; see ``unshift.training``."""
+    """What a training run has to offer to be saved."""
 
-    schedule: torch.optim.lr_scheduler.OneCycleLR
-    best: dict[str, torch.Tensor]
-    epoch: int
-    step: int
-    stale: int
-    loss_sum: float
-    best_loss: float
-    history: list[dict[str, float]]
+    def state(self) -> State:
+        """Return all that the run needs to go on."""
 
-    @property
-    def estimator(self) -> torch.nn.Module:
-        """The network in training."""
-
-    @property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """Its optimiser."""
-
-
-COUNTERS = ("epoch", "step", "stale", "loss_sum", "best_loss", "history")
+    def resume(self, state: State) -> None:
+        """Go back to where ``state`` was taken."""
 
 
 class Checkpoint:
@@ -57,26 +90,20 @@ class Checkpoint:
             self.save(run)
 
     def save(self, run: Run) -> None:
-        """Write the whole state of ``run``: weights, best weights, optimiser, schedule, counters."""
-        tensors = {f"weights.{k}": v for k, v in run.estimator.state_dict().items()}
-        tensors |= {f"best.{k}": v for k, v in run.best.items()}
-        optimizer = run.optimizer.state_dict()
-        for index, state in optimizer["state"].items():
-            tensors |= {f"optimizer.{index}.{k}": v for k, v in state.items()}
-        schedule = {k: v for k, v in run.schedule.state_dict().items() if not callable(v)}
-        header = {
-            "settings": self.settings,
-            "groups": optimizer["param_groups"],
-            "schedule": schedule,
-            "counters": {name: getattr(run, name) for name in COUNTERS},
-        }
+        """Write the whole state of ``run``."""
+        state = run.state()
         # JSON keeps a float's every bit, and Infinity (no epoch yet) as Python's json spells it.
-        flat = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
-        write_atomically(self.path, to_bytes(flat, {_KEY: json.dumps(header)}))
+        header = json.dumps({"settings": self.settings, "counters": state.counters})
+        flat = {k: v.detach().cpu().contiguous() for k, v in state.tensors.items()}
+        write_atomically(self.path, to_bytes(flat, {_KEY: header}))
         self._last = time.monotonic()
 
     def restore(self, run: Run) -> None:
-        """Put ``run`` back where the file left it; a missing file means a fresh start."""
+        """Put ``run`` back where the file left it; a missing file means a fresh start.
+
+        Raises:
+            ValueError: If the file is damaged, incomplete, or of a run with other settings.
+        """
         if not self.path.exists():
             return
         try:
@@ -94,32 +121,11 @@ class Checkpoint:
                 "give the same settings, or delete it to start anew"
             )
         try:
-            self._fill(run, header, tensors)
+            run.resume(State(tensors, header["counters"]))
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             first = str(error).splitlines()[0]
             raise ValueError(f"{self.path}: not a readable checkpoint ({first}); delete it to start anew") from error
 
-    @staticmethod
-    def _fill(run: Run, header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
-        run.estimator.load_state_dict(_under(tensors, "weights."))
-        best = _under(tensors, "best.")
-        state: dict[int, dict[str, torch.Tensor]] = {}
-        for name, value in _under(tensors, "optimizer.").items():
-            index, key = name.split(".", 1)
-            state.setdefault(int(index), {})[key] = value
-        # A run is saved after a step at the least; without all of its moments it would go on to another result.
-        if len(state) != len(list(run.estimator.parameters())) or set(best) != set(run.best):
-            raise ValueError("a part of its state is missing")
-        run.best = best
-        run.optimizer.load_state_dict({"state": state, "param_groups": header["groups"]})
-        run.schedule.load_state_dict(header["schedule"])
-        for name in COUNTERS:
-            setattr(run, name, header["counters"][name])
-
     def remove(self) -> None:
         """Delete the file: the run is finished."""
         self.path.unlink(missing_ok=True)
-
-
-def _under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 from tqdm.auto import tqdm
 
-from unshift.checkpoint import Checkpoint
+from unshift.checkpoint import Checkpoint, State
 from unshift.estimator import PRESETS, ShiftEstimator, as_float
 from unshift.evaluation import restoration_rates
 from unshift.exact import quantise
@@ -34,6 +34,7 @@ from unshift.usable import as_tensor, digest, image_of, usable
 __all__ = ["fit"]
 
 KINDS = ("shift", "rotation")
+COUNTERS = ("epoch", "step", "stale", "loss_sum", "best_loss", "history")
 Standard = tuple[Tensor, Tensor]
 
 RECIPES: dict[str, dict[str, Any]] = {
@@ -196,6 +197,21 @@ class _Run:
         self.best_loss = math.inf
         self.best = copy.deepcopy(estimator.state_dict())
         self.history: list[dict[str, float]] = []
+
+    def state(self) -> State:
+        """Return all that the run needs to go on, for a checkpoint."""
+        state = State.of(self.estimator, self.optimizer, self.schedule, {k: getattr(self, k) for k in COUNTERS})
+        state.tensors |= {f"best.{k}": v for k, v in self.best.items()}
+        return state
+
+    def resume(self, state: State) -> None:
+        """Go back to where ``state`` was taken."""
+        state.into(self.estimator, self.optimizer, self.schedule)
+        if state.under("best.").keys() != self.best.keys():
+            raise ValueError("a part of its state is missing")
+        self.best = state.under("best.")
+        for name in COUNTERS:
+            setattr(self, name, state.counters[name])
 
     def train(self, images: Tensor, held: Tensor, store: Checkpoint | None, progress: bool) -> None:
         """Go on from wherever the state stands to the end."""
