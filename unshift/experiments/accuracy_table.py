@@ -37,16 +37,8 @@ def measure(case: LoadedCase, scopes: list[int], batch_size: int = 200) -> Resul
     classifier = Remembering(case.classifier)
     result: dict[str, Any] = {**case.describe(), "scopes": scopes, "restored": {}}
     for name, restorer in case.restorers.items():
-        rows = accuracy_over_scopes(
-            classifier,
-            images,
-            labels,
-            restorer,
-            scopes=scopes,
-            seeds=case.seeds,
-            batch_size=batch_size,
-            progress=case.progress,
-        )
+        how: dict[str, Any] = {"scopes": scopes, "seeds": case.seeds, "batch_size": batch_size}
+        rows = accuracy_over_scopes(classifier, images, labels, restorer, **how, progress=case.progress)
         result["without"] = [_percent(row.without) for row in rows]
         result["without_spread"] = [_spread(row.without) for row in rows]
         result["consistent_without"] = [100 * row.consistent_without for row in rows]

@@ -8,8 +8,6 @@ from unshift.experiments.accuracy_table import curve, measure, table
 from unshift.experiments.cases import CASES
 from unshift.experiments.record import Block, Experiment, Results
 
-__all__ = ["EXPERIMENT"]
-
 TWINS = {name: f"{name}-augmented" for name in ("mnist", "cifar10-vgg16", "fashion-mnist")}
 """A classifier trained without shifts, and its twin trained with them."""
 

@@ -113,19 +113,9 @@ def _load(title: str, data: str, name: str, restorer_names: tuple[str, ...], bar
         model = classifiers.obtain(name, progress=options.progress)
     about: Any = getattr(model, "about", {"recipe": "two steps, quick"})
     said = ARCHITECTURE_NAMES[classifiers.RECIPES[name].architecture] + (" (shipped)" if shipped else "")
-    return LoadedCase(
-        title + (", quick" if options.quick else ""),
-        images,
-        test.labels,
-        model,
-        said + (", augmented" if about.get("scope") else ""),
-        restorers,
-        options.seeds,
-        bare,
-        about,
-        test.classes,
-        options.progress,
-    )
+    title, said = title + (", quick" if options.quick else ""), said + (", augmented" if about.get("scope") else "")
+    made = LoadedCase(title, images, test.labels, model, said, restorers, options.seeds, bare, about, test.classes)
+    return replace(made, progress=options.progress)
 
 
 def _quick_test(data: str) -> ImageSet:
@@ -155,19 +145,11 @@ def _load_digits(options: Options) -> LoadedCase:
     epochs: dict[str, Any] = {"epochs": 2} if options.quick else {}
     recipe = replace(classifiers.RECIPES[name], **epochs)
     classifier = train_classifier(recipe, small, digits.labels[:kept], progress=options.progress)
-    return LoadedCase(
-        title,
-        prepare(test.images[:count], preparation),
-        test.labels[:count],
-        classifier,
-        f"LeNet-5 trained here on {kept} digits",
-        {
-            preset: unshift.fit(small, preset, data_name="mnist-10k", progress=options.progress, **epochs)
-            for preset in ("dense", "paper")
-        },
-        options.seeds,
-        progress=options.progress,
-    )
+    fitting = {"data_name": "mnist-10k", "progress": options.progress, **epochs}
+    restorers = {preset: unshift.fit(small, preset, **fitting) for preset in ("dense", "paper")}
+    images, said = prepare(test.images[:count], preparation), f"LeNet-5 trained here on {kept} digits"
+    made = LoadedCase(title, images, test.labels[:count], classifier, said, restorers, options.seeds)
+    return replace(made, progress=options.progress)
 
 
 def _case(name: str, title: str, data: str, classifier: str, restorer: str, bare: int = 10_000) -> Case:

@@ -102,14 +102,8 @@ class _Run:
     def train(self, images: Tensor, labels: Tensor, store: Checkpoint | None, progress: bool) -> None:
         """Go on from wherever the state stands to the end."""
         self.network.train()
-        bar = tqdm(
-            total=self.total_steps,
-            initial=self.step,
-            desc=f"train {self.recipe.architecture}",
-            unit="batch",
-            disable=None if progress else True,
-        )
-        with bar:
+        said, hidden = f"train {self.recipe.architecture}", None if progress else True
+        with tqdm(total=self.total_steps, initial=self.step, desc=said, unit="batch", disable=hidden) as bar:
             for batch, truth in self.batches(images, labels):
                 loss = F.cross_entropy(self.network(batch), truth)
                 value = float(loss.detach())

@@ -13,8 +13,6 @@ from unshift.experiments.accuracy_table import training
 from unshift.experiments.cases import CASES, LoadedCase, Remembering
 from unshift.experiments.record import Block, Experiment, Picture, Result, Results
 
-__all__ = ["EXPERIMENT"]
-
 PAPER = {"mnist": 59, "cifar10-vgg16": 11}
 """The paper: its two nets lose "more than" this many points when the input moves by at most 3 pixels."""
 

@@ -9,8 +9,6 @@ from unshift.experiments.accuracy_table import measure, table
 from unshift.experiments.cases import CASES
 from unshift.experiments.record import Block, Experiment, Results, Row, Table
 
-__all__ = ["EXPERIMENT"]
-
 PAPER: dict[str, Any] = {
     "cifar10-vgg16": {"classifier": "VGG-16", "without": [89.27, 83.40], "restored": 89.23},
     "cifar10-resnet18": {"classifier": "ResNet-18", "without": [88.21, 82.16], "restored": 88.18},

@@ -10,8 +10,6 @@ from unshift.experiments import plots
 from unshift.experiments.cases import CASES, LoadedCase
 from unshift.experiments.record import Block, Experiment, Picture, Result, Results
 
-__all__ = ["EXPERIMENT"]
-
 
 def _measure(case: LoadedCase, count: int = 10) -> Result:
     """Return ``count`` test images original, shifted and restored, with the classifier's verdicts."""

@@ -10,8 +10,6 @@ from unshift.experiments import plots
 from unshift.experiments.record import Block, Case, Experiment, Picture, Result, Results, Row, Style, Table, Text
 from unshift.experiments.rotation_measurement import SHOWN, load, measure
 
-__all__ = ["EXPERIMENT"]
-
 PICTURES = ("original", "rotated", "restored")
 
 

@@ -17,8 +17,6 @@ from unshift.experiments.accuracy_table import measure, table
 from unshift.experiments.cases import CASES, LoadedCase
 from unshift.experiments.record import Block, Case, Experiment, Options, Picture, Result, Results, Row, Table
 
-__all__ = ["EXPERIMENT"]
-
 BUDGETS = (1, 3)
 """Epochs over the 48,000 training images; the shipped restorer had 20."""
 

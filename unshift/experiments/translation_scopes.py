@@ -8,8 +8,6 @@ from unshift.experiments.accuracy_table import curve, measure, table
 from unshift.experiments.cases import CASES
 from unshift.experiments.record import Block, Experiment, Results
 
-__all__ = ["EXPERIMENT"]
-
 PAPER = {
     "mnist": {
         "classifier": "LeNet-5",

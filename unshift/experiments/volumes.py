@@ -6,6 +6,7 @@ volume comes back to where it was.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,6 @@ from unshift.experiments.cases import LoadedCase
 from unshift.experiments.classifiers import shipped
 from unshift.experiments.record import Block, Case, Experiment, Options, Picture, Result, Results
 
-__all__ = ["EXPERIMENT"]
-
 ROWS = ("original", "shifted", "restored")
 
 
@@ -37,18 +36,11 @@ def _load(options: Options) -> LoadedCase:
         restorers = {"paper": unshift.fit(some, "paper", data_name="mnist3d", progress=options.progress, **epochs)}
     else:
         restorers = {"mnist3d": unshift.load("mnist3d")}
-    classifier = shipped()["voxels3d-mnist3d"]()
-    return LoadedCase(
-        "3D-MNIST, regenerated, test, 32x32x32",
-        test.images[:count],
-        test.labels[:count],
-        classifier,
-        "3-D conv net (shipped)",
-        restorers,
-        options.seeds[:1] if options.quick else options.seeds,
-        about=classifier.about,  # type: ignore[arg-type]
-        progress=options.progress,
-    )
+    classifier: Any = shipped()["voxels3d-mnist3d"]()
+    title, said = "3D-MNIST, regenerated, test, 32x32x32", "3-D conv net (shipped)"
+    seeds = options.seeds[:1] if options.quick else options.seeds
+    made = LoadedCase(title, test.images[:count], test.labels[:count], classifier, said, restorers, seeds)
+    return replace(made, about=classifier.about, progress=options.progress)
 
 
 def _measure(case: LoadedCase) -> Result:
