@@ -6,16 +6,12 @@ import io
 import math
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import torch
-from matplotlib import cbook
-from PIL import Image, ImageColor
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
+from matplotlib import cbook, colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image, ImageColor
 
 import unshift
 from unshift.data import dataset, resize, to_float
@@ -69,7 +65,8 @@ def moving(frames: int = 28) -> bytes:
     reading = restorer.estimate(moved).shift
     drawn = []
     for frame in range(frames):
-        figure, panels = plt.subplots(1, 3, figsize=(7.6, 2.95))
+        figure = Figure(figsize=(7.6, 2.95))
+        panels = figure.subplots(1, 3)
         says, truth = alone[frame], int(label)
         draw(panels[0], moved[frame], f"alone, the classifier says {says}", RIGHT if says == truth else WRONG)
         heat = scores[frame].double().sub(scores.min()).div((scores.max() - scores.min()).double())
@@ -80,7 +77,7 @@ def moving(frames: int = 28) -> bytes:
         figure.subplots_adjust(left=0.01, right=0.99, top=0.98, bottom=0.12, wspace=0.04)
         drawn.append(_picture(figure))
     greys = [(v, v, v) for v in range(0, 256, 17)]
-    heats = [tuple(int(255 * part) for part in matplotlib.colormaps["magma"](k / 15)[:3]) for k in range(16)]
+    heats = [tuple(int(255 * part) for part in colormaps["magma"](k / 15)[:3]) for k in range(16)]
     inks = [
         tuple(int(255 - (255 - v) * k / 4) for v in ImageColor.getrgb(ink)) for ink in (RIGHT, WRONG) for k in (2, 4)
     ]
@@ -99,7 +96,8 @@ def peak() -> bytes:
     moved = unshift.apply(image.expand(2, -1, -1, -1), shift)
     restorer = unshift.load("mnist")
     scores, found, restored = restorer.scores(moved).double(), restorer.estimate(moved).shift, restorer(moved)
-    figure, panels = plt.subplots(2, 3, figsize=(7.6, 5.3))
+    figure = Figure(figsize=(7.6, 5.3))
+    panels = figure.subplots(2, 3)
     for row, name in enumerate(("as it was", "moved 9 down, 12 left")):
         draw(panels[row, 0], moved[row], name)
         at = tuple(found[row].tolist())
@@ -120,7 +118,8 @@ def seam(size: int = 32) -> bytes:
     restorer = unshift.load("cifar10-seam")
     scores = restorer.scores(moved)[0].double()
     found = restorer.estimate(moved)
-    figure, panels = plt.subplots(1, 4, figsize=(9.4, 2.75), width_ratios=[1, 1, 1, 1])
+    figure = Figure(figsize=(9.4, 2.75))
+    panels = figure.subplots(1, 4)
     draw(panels[0], photo(size)[0], "photo")
     draw(panels[1], moved[0], f"moved {size // 3} down, {size // 4} right", WRONG)
     for axis, name in enumerate(("rows", "columns")):
@@ -145,7 +144,8 @@ def angle() -> bytes:
     canvas = restorer.coordinates(turned)
     found, restored = restorer.estimate(turned).angle, restorer(turned)
     assert found is not None
-    figure, panels = plt.subplots(3, 3, figsize=(7.6, 7.4), width_ratios=[1, 1.9, 1])
+    figure = Figure(figsize=(7.6, 7.4))
+    panels = figure.subplots(3, 3, width_ratios=[1, 1.9, 1])
     for row, degrees in enumerate((0, 90, 140)):
         draw(panels[row, 0], turned[row], f"turned by {degrees}°")
         draw(panels[row, 1], canvas[row][None], "angle →", aspect="auto")
@@ -158,14 +158,12 @@ def angle() -> bytes:
 def _picture(figure: Figure) -> Image.Image:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=100)
-    plt.close(figure)
     return Image.open(buffer).convert("RGB")
 
 
 def _png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=130, metadata={"Software": None})
-    plt.close(figure)
     return buffer.getvalue()
 
 

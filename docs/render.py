@@ -7,7 +7,9 @@ unshift reproduce                                        main.json
 unshift reproduce table1 fig1 fig3 fig4 --data mnist     mnist.json, and so for fashion-mnist
 unshift reproduce table1 fig1 fig3 table2 fig4 --data cifar10    cifar10.json
 unshift reproduce seam --train                           seam.json
-unshift reproduce fig5                                   fig5.json, and so for fig6
+unshift reproduce volumes                                volumes.json, and so for rotation
+
+A page has a part for each case, between ``<!-- NAME-CASE:begin -->`` and ``<!-- NAME-CASE:end -->``.
 """
 
 from __future__ import annotations
@@ -17,215 +19,116 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from PIL import Image
 
-from unshift.experiments import fig1, fig4, fig5, fig6, plots, scopes, seam, table1, table2
+from unshift.experiments import experiments, find
 from unshift.experiments.classifiers import shipped
+from unshift.experiments.record import Block, Picture, Result, Results, Row, Table, Text
+from unshift.experiments.renderers import markdown
 from unshift.weights import pretrained, read_header
 
 ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "docs" / "images"
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in ("index", "results", "comparison")))
-ROWS = {"table1": table1.rows, "table2": table2.rows, "fig4": fig4.rows, "fig5": fig5.rows, "seam": seam.rows}
 
 
-def result(item: str) -> dict:
-    """Return an item's results by case, from all files but that of the main job, each with where it came from."""
-    cases = {}
+def stored(file: str) -> dict[str, Results]:
+    """Return what one command measured."""
+    return json.loads((ROOT / "results" / f"{file}.json").read_text(encoding="utf-8"))
+
+
+def measured(name: str) -> Results:
+    """Return an experiment's results by case, from all files but that of the main job."""
+    cases: Results = {}
     for path in sorted((ROOT / "results").glob("*.json")):
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        if path.stem != "main" and item in stored:
-            if twice := cases.keys() & stored[item].keys():
-                raise ValueError(f"{path}: {item} of {', '.join(twice)} is in another file too")
-            cases |= stored[item]
+        found = stored(path.stem).get(name, {}) if path.stem != "main" else {}
+        if twice := cases.keys() & found.keys():
+            raise ValueError(f"{path}: {name} of {', '.join(twice)} is in another file too")
+        cases |= found
     return cases
 
 
-def tables() -> dict[str, str]:
+def source(command: str, result: Result) -> Text:
+    """Return the command, versions, commit and time behind a result."""
+    made, seconds = result["provenance"], result["seconds"]
+    return Text(f"<sub>`{command}`: torch {made['torch']}, commit {made['commit']}, {seconds:.0f} s.</sub>")
+
+
+def parts() -> dict[str, list[Block]]:
     """Return each generated part of the pages by its marker."""
-    main = json.loads((ROOT / "results" / "main.json").read_text(encoding="utf-8"))
-    made = {"headline": scopes_table(main["table1"]["mnist"], table1.rows), "models": models()}
-    for item, rows in ROWS.items():
-        for case, measured in result(item).items():
-            made[f"{item}-{case}"] = picture(f"{item}-{case}") + scopes_table(measured, rows, item)
-    for turned in result("fig6").values():
-        turns = fig6.rows(turned)
-        drawn = turned["over_seeds"]
-        small = (
-            f"Accuracy in %, {turned['data']}, n = {turned['images']:,}, each at its own random angle, seed "
-            f"{turned['seed']}; draws: seeds {', '.join(map(str, drawn['seeds']))} on the first {drawn['images']:,}, "
-            f"and the share of those with one verdict under all; then per class. {made_by(turned)}"
-        )
-        pictures = "".join(picture(f"fig6-{part}") for part in ("digits", "sweep", "errors", "lost"))
-        made["fig6"] = f"{pictures}{markdown(turns)}\n\n<sub>{small}</sub>"
-        made["rivals"] = markdown([(label, [cells[0], *cells[-2:]]) for label, cells in turns])  # without the classes
-    if four := result("table2"):
-        made["table2"] = architectures(four)
-    for measured in result("seam").values():
-        made["budget"] = picture("seam-budget") + budget(measured)
-    for case in result("fig5"):
-        made[f"fig5-{case}"] = picture("fig5-volumes") + made[f"fig5-{case}"]
-    shown = [picture(f"fig1-{case}") + f"<sub>{lost(case, each)}</sub>" for case, each in result("fig1").items()]
-    made["fig1"] = "\n\n".join(shown)
-    shown = [picture(f"fig3-{case}") + f"<sub>{moved(each)}</sub>" for case, each in result("fig3").items()]
-    made["fig3"] = "\n\n".join(shown)
+    digits = stored("main")["table1"]
+    table, *_ = find("table1").show("mnist", digits)
+    assert isinstance(table, Table)
+    headline = replace(table, notes=table.notes[:1])
+    made: dict[str, list[Block]] = {
+        "headline": [headline, source("unshift reproduce", digits["mnist"])],
+        "models": [models()],
+    }
+    for experiment in experiments():
+        cases = measured(experiment.name)
+        if experiment.summary and cases:
+            made[experiment.name] = experiment.summary(cases)
+        for case, result in cases.items():
+            command = f"unshift reproduce {experiment.name}"
+            made[f"{experiment.name}-{case}"] = [*experiment.show(case, cases), source(command, result)]
+    for block in made["rotation-mnist-rotation"]:
+        if isinstance(block, Table):
+            made["baselines"] = [block.select("accuracy", "passes", "ms/digit")]
     return made
 
 
-def made_by(measured: dict) -> str:
-    """Return the versions, commit and time behind a measurement."""
-    provenance = measured["provenance"]
-    return f"torch {provenance['torch']}, commit {provenance['commit']}, {measured['seconds']:.0f} s."
-
-
-def lost(case: str, measured: dict) -> str:
-    """Return what Figure 1 says of a case, and what the paper says."""
-    paper = f" The paper: more than {fig1.PAPER[case]} points." if case in fig1.PAPER else ""
-    return f"{fig1.text(measured)}.{paper} {training(measured)} {made_by(measured)}"
-
-
-def moved(measured: dict) -> str:
-    """Return what Figure 3 shows of a case."""
-    return (
-        f"{measured['data']}, the first {len(measured['labels'])} images, shifts of up to {measured['scope']} pixels, "
-        f"seed {measured['seeds'][0]}; restored by {measured['restorer']}, verdicts of {measured['classifier']}. "
-        f"{made_by(measured)}"
-    )
-
-
-def picture(name: str) -> str:
-    """Return the line that shows a figure, where it was drawn."""
-    said = name.replace("-", ", ", 1)
-    return f"![{said}](images/{name}.png)\n\n" if (ROOT / "docs" / "images" / f"{name}.png").exists() else ""
-
-
-def markdown(rows: scopes.Rows) -> str:
-    """Return labelled rows as a Markdown table; ours in bold."""
-    (corner, head), *body = rows
-    lines = [f"| {corner} | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
-    for label, cells in body:
-        name = label.strip()
-        bold = "**" if name.startswith("with unshift") else ""
-        lines.append(f"| {bold}{name}{bold} | " + " | ".join(f"{bold}{cell}{bold}" for cell in cells) + " |")
-    return "\n".join(lines)
-
-
-def scopes_table(measured: dict, rows: Callable[[dict], scopes.Rows], item: str = "") -> str:
-    """Return accuracy over scopes as Markdown, with its small print."""
-    seeds = ", ".join(map(str, measured["seeds"]))
-    small = (
-        f"Accuracy in %, {measured['data']}, n = {measured['bare_images']:,}, random circular shifts both ways, "
-        f"seed{'s' if len(measured['seeds']) > 1 else ''} {seeds}. "
-        f"`unshift reproduce{' ' + item if item else ''}` prints this table."
-    )
-    if item:
-        small += f" {training(measured)}<br>" + "<br>".join(scopes.effect_text(measured))
-    small += f"<br>{made_by(measured)}"
-    return f"{markdown(rows(measured))}\n\n<sub>{small}</sub>"
-
-
-def training(measured: dict) -> str:
-    """Return a sentence on how the classifier was trained."""
-    about = measured["training"]
-    if "epochs" not in about:
-        return ""
-    small = f"{about['small_epochs']:g} epochs at half size and " if about.get("small_epochs") else ""
-    held = f"{100 * about['validation_accuracy']:.2f}% of {about['validation_images']:,} held-out images right"
-    size = f"{about['parameters']:,} parameters, " if "parameters" in about else ""
-    return f"Classifier: {size}{small}{about['epochs']:g} epochs on {about['train_images']:,} images, {held}."
-
-
-def architectures(cases: dict) -> str:
-    """Return Table 2 as the paper lays it out, ours and the paper's."""
-    first = next(iter(cases.values()))
-    every, few = (f"(n = {first[key]:,})" for key in ("images", "bare_images"))
-    lines = [
-        f"| | bare, unshifted {every} | with unshift, any shift {every} | effect, unshifted {every} "
-        f"| bare, shifted by up to 4 {few} | effect, shifted {few} "
-        "| paper: bare | restored | effect | shifted | effect, shifted |",
-        "|---|" + "---:|" * 10,
-    ]
-    for measured in cases.values():
-        (entry,) = measured["restored"].values()
-        whole, paper = entry["all"], measured["paper"]
-        ours = [whole["without"], whole["accuracy"][1], whole["effect"], measured["without"][1], entry["effect"][1]]
-        still, shifted = paper["without"]
-        theirs = [still, paper["restored"], paper["restored"] - still, shifted, paper["restored"] - shifted]
-        cells = [f"{v:+.2f}" if k in (2, 4) else f"{v:.2f}" for values in (ours, theirs) for k, v in enumerate(values)]
-        cells[3] += f" ±{measured['without_spread'][1]:.2f}"
-        lines.append(f"| {measured['classifier']} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def budget(measured: dict) -> str:
-    """Return the exact rate of the seam restorer against the epochs of its training."""
-    lines = ["| epochs | exact (test) | within 1 (test) | exact (held out) | seconds |", "|" + "---:|" * 5]
-    for entry in measured["budget"]:
-        test, held = entry["test"], entry["validation"]
-        lines.append(
-            f"| {entry['epochs']} | {100 * test['exact']:.2f}% | {100 * test['within_1']:.2f}% "
-            f"| {100 * held['exact']:.2f}% | {entry['seconds']:.0f} |"
-        )
-    return "\n".join(lines)
-
-
-def models() -> str:
-    """Return the shipped restorers as Markdown, from the files' own metadata."""
-    lines = ["| name | undoes | preset | images | exact (test) | within 1 | file |", "|---|---|---|---|---:|---:|---:|"]
+def models() -> Table:
+    """Return the shipped restorers as a table, from the files' own metadata."""
+    rows = []
     for name, path in pretrained().items():
         meta = read_header(path)["metadata"]
-        size = "x".join(map(str, meta["size"]))
+        images = f"{meta['data']}, {'x'.join(map(str, meta['size']))}"
         test = meta["test"]
-        lines.append(
-            f"| `{name}` | {meta.get('kind', 'shift')} | {meta['preset']} | {meta['data']}, {size} "
-            f"| {100 * test['exact']:.2f}% | {100 * test['within_1']:.2f}% | {path.stat().st_size / 1000:.0f} kB |"
-        )
-    lines += [
-        "",
-        "<sub>exact: share of the test set found where it is, to the pixel (of a rotation: to the step of the angle "
+        values = [meta.get("kind", "shift"), meta["preset"], images, test["exact"], test["within_1"]]
+        forms = ["{}", "{}", "{}", "{:.2%}", "{:.2%}", "{:.0f} kB"]
+        rows.append(Row(f"`{name}`", [*values, path.stat().st_size / 1000], form=forms))
+    columns = ["undoes", "preset", "images", "exact (test)", "within 1", "file"]
+    note = (
+        "exact: share of the test set found where it is, to the pixel (of a rotation: to the step of the angle "
         "grid); within 1: to one pixel or step. Each file carries its recipe (`unshift models NAME`). "
-        "`python -m unshift.experiments.pretrain NAME` makes one again. Classifiers that come with the package: "
-        + ", ".join(f"`{name}`" for name in shipped())
-        + ".</sub>",
-    ]
-    return "\n".join(lines)
+        "`python -m unshift.experiments.shipped_restorers NAME` makes one again. Classifiers that come with the "
+        f"package: {', '.join(f'`{name}`' for name in shipped())}."
+    )
+    return Table("name", columns, rows, [note], left=3)
 
 
-def rendered(text: str) -> str:
+def link(picture: Picture) -> str:
+    """Return where a page finds a figure, if it was drawn."""
+    return f"images/{picture.name}.png" if (IMAGES / f"{picture.name}.png").exists() else ""
+
+
+def rendered(text: str, made: dict[str, list[Block]]) -> str:
     """Return a page with the parts between its markers replaced."""
-    parts = dict.fromkeys(re.findall("<!-- (.*?):begin -->", text), "*Not measured yet.*") | tables()
-    for name, table in parts.items():
+    for name in re.findall("<!-- (.*?):begin -->", text):
+        part = markdown(made[name], link) if name in made else "*Not measured yet.*"
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-        text = re.sub(f"{begin}.*?{end}", lambda _, t=table, b=begin, e=end: f"{b}\n{t}\n{e}", text, flags=re.S)
+        text = re.sub(f"{begin}.*?{end}", lambda _, b=begin, p=part, e=end: f"{b}\n{p}\n{e}", text, flags=re.S)
     return text
 
 
-def figures() -> dict[str, bytes]:
-    """Return the figures that can be drawn from results, by file name."""
-    made = {}
-    for case, measured in result("table1").items():
-        made[f"table1-{case}.png"] = plots.curve(measured)
-    for case, measured in result("fig1").items():
-        made[f"fig1-{case}.png"] = plots.heat_maps(measured)
-    cases = result("fig4")
-    for case, measured in cases.items():
-        if f"{case}-augmented" in cases:
-            made[f"fig4-{case}.png"] = plots.augmentation([measured, cases[f"{case}-augmented"]])
-    for measured in result("seam").values():
-        if len(measured["budget"]) > 1:
-            made["seam-budget.png"] = plots.budget(measured)
-    return made
+def pictures(results: dict[str, Results]) -> Iterator[Picture]:
+    """Yield all figures of some results."""
+    for name, cases in results.items():
+        for case in cases:
+            yield from (block for block in find(name).show(case, cases) if isinstance(block, Picture))
 
 
 def take(folder: Path, name: str) -> None:
     """Copy a report's results, and, in 256 colours, the figures that show pixels: those are not in the results."""
     shutil.copy(folder / "results.json", ROOT / "results" / f"{name}.json")
-    for item in ("fig3", "fig5", "fig6"):
-        for path in folder.glob(f"{item}-*.png"):
-            few = Image.open(path).convert("RGB").quantize(256)
-            few.save(ROOT / "docs" / "images" / path.name, optimize=True)
+    for picture in pictures(stored(name)):
+        path = folder / f"{picture.name}.png"
+        if picture.draw is None and path.exists():
+            Image.open(path).convert("RGB").quantize(256).save(IMAGES / path.name, optimize=True)
 
 
 def main() -> None:
@@ -239,9 +142,11 @@ def main() -> None:
     if arguments.take:
         take(Path(arguments.take[0]), arguments.take[1])
     if not arguments.check:
-        for name, png in figures().items():
-            (ROOT / "docs" / "images" / name).write_bytes(png)
-    new = {page: rendered(page.read_text(encoding="utf-8")) for page in PAGES}
+        for picture in pictures({experiment.name: measured(experiment.name) for experiment in experiments()}):
+            if picture.draw:
+                (IMAGES / f"{picture.name}.png").write_bytes(picture.draw())
+    made = parts()
+    new = {page: rendered(page.read_text(encoding="utf-8"), made) for page in PAGES}
     if arguments.check:
         sys.exit(any(text != page.read_text(encoding="utf-8") for page, text in new.items()))
     for page, text in new.items():

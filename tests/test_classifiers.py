@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import asdict, replace
 
 import pytest
 import torch
 
-from unshift.data import ImageSet
+from unshift.checkpoint import Checkpoint
+from unshift.data import ImageSet, dataset, prepare, to_float
 from unshift.evaluation import accuracy
 from unshift.experiments import classifiers
 from unshift.experiments.architectures import ARCHITECTURES
-from unshift.experiments.classifiers import (
-    RECIPES,
-    Recipe,
-    load_classifier,
-    make,
-    obtain,
-    save_classifier,
-    shipped,
-    train_classifier,
-)
+from unshift.experiments.classifier_training import Recipe, train_classifier
+from unshift.experiments.classifiers import RECIPES, load_classifier, make, obtain, save_classifier, shipped
 
 PHOTO_NETS = [name for name in ARCHITECTURES if name not in ("lenet5", "voxels3d")]
 TINY = Recipe("resnet20", epochs=2, small_epochs=1, batch_size=16, optimizer="sgd", learning_rate=0.05, flips=True)
@@ -35,6 +26,12 @@ def test_parameter_counts_are_those_stated(name):
     model = ARCHITECTURES[name]
     stated = re.search(r"([\d,]+) parameters", model.__doc__)[1].replace(",", "")
     assert sum(p.numel() for p in model().parameters()) == int(stated)
+
+
+def test_the_shipped_lenet_knows_its_digits():
+    test = dataset("mnist-10k", "test")
+    images = prepare(to_float(test.images[:1000]), {"resize": [32, 32]})
+    assert accuracy(shipped()["lenet5-mnist"](), images, test.labels[:1000]) > 0.98
 
 
 @pytest.mark.parametrize("name", PHOTO_NETS)
@@ -64,9 +61,9 @@ def stripes():
     """Images that even a few steps can tell apart: class 0 with a red half, class 1 with a green one."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(64) % 2
-    images = torch.rand(64, 3, 32, 32, generator=generator) * 0.3
+    images = torch.rand(64, 3, 16, 16, generator=generator) * 0.3
     for row, label in enumerate(labels.tolist()):
-        images[row, label, :16] += 0.6
+        images[row, label, :8] += 0.6
     return images, labels
 
 
@@ -102,7 +99,7 @@ def test_a_killed_training_goes_on_to_the_same_weights(stripes, tmp_path, monkey
     recipe = replace(TINY, optimizer=optimizer, scope=2)
     whole = train_classifier(recipe, images, labels, progress=False)
     path = tmp_path / "run.checkpoint"
-    saves = classifiers.Checkpoint.save_sometimes
+    saves = Checkpoint.save_sometimes
     for die_at in (2, 5, 9):  # in the half-size part, at its end, and near the end
 
         def save_and_die(self, run, die_at=die_at):
@@ -111,11 +108,11 @@ def test_a_killed_training_goes_on_to_the_same_weights(stripes, tmp_path, monkey
             if run.step == die_at:
                 raise Killed
 
-        monkeypatch.setattr(classifiers.Checkpoint, "save_sometimes", save_and_die)
+        monkeypatch.setattr(Checkpoint, "save_sometimes", save_and_die)
         with pytest.raises(Killed):
             train_classifier(recipe, images, labels, checkpoint=path, progress=False)
         assert path.exists()
-    monkeypatch.setattr(classifiers.Checkpoint, "save_sometimes", saves)
+    monkeypatch.setattr(Checkpoint, "save_sometimes", saves)
     resumed = train_classifier(recipe, images, labels, checkpoint=path, progress=False)
     assert all(
         torch.equal(a, b) for a, b in zip(whole.state_dict().values(), resumed.state_dict().values(), strict=True)
@@ -131,7 +128,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(stripes, tmp_path, monkeypatc
         self.save(run)
         raise Killed
 
-    monkeypatch.setattr(classifiers.Checkpoint, "save_sometimes", die)
+    monkeypatch.setattr(Checkpoint, "save_sometimes", die)
     with pytest.raises(Killed):
         train_classifier(TINY, images, labels, checkpoint=path, progress=False)
     with pytest.raises(ValueError, match=r"another run \(epochs differ\)"):
@@ -163,7 +160,7 @@ def little_cifar(monkeypatch, tmp_path, stripes):
     monkeypatch.setattr(
         classifiers, "dataset", lambda name, split: ImageSet((images * 255).to(torch.uint8), labels, name)
     )
-    monkeypatch.setattr(classifiers, "_HELD_OUT", 16)
+    monkeypatch.setitem(classifiers._HELD_OUT, "cifar10", 16)
     monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
     monkeypatch.setitem(RECIPES, "tiny", replace(TINY, data="cifar10", preparation=(("pad", 4),)))
     return tmp_path
@@ -173,9 +170,7 @@ def test_make_holds_images_out_and_writes_down_what_it_did(little_cifar):
     about = make("tiny", little_cifar, budget=0.5, progress=False).about
     assert (about["train_images"], about["validation_images"]) == (48, 16)
     assert (about["epochs"], about["small_epochs"], about["budget"]) == (1.0, 0.5, 0.5)
-    assert about["parameters"] == 272_474
     assert 0 <= about["validation_accuracy"] <= 1
-    assert {"torch", "threads", "seed", "recipe", "seconds_of_last_run"} <= set(about)
     assert [path.name for path in little_cifar.iterdir()] == ["tiny.safetensors"]  # no checkpoint is left
 
 
@@ -194,27 +189,7 @@ def test_obtain_trains_once_and_then_reads(little_cifar, monkeypatch):
     assert torch.equal(next(first.parameters()), next(again.parameters()))
 
 
-def test_the_full_recipe_is_long_and_at_full_size():
-    recipe = classifiers.full(RECIPES["vgg16-cifar10"])
-    assert (recipe.epochs, recipe.small_epochs, recipe.learning_rate) == (200, 0, 0.1)
-    assert recipe.scope == 0
-    assert classifiers.full(RECIPES["lenet5-mnist"]).learning_rate == RECIPES["lenet5-mnist"].learning_rate
-
-
-def test_only_the_augmented_ones_see_translations():
-    assert {name for name, recipe in RECIPES.items() if recipe.scope} == {
-        name for name in RECIPES if name.endswith("-augmented")
-    }
-
-
-@pytest.mark.parametrize("name", sorted(set(shipped()) & set(RECIPES) - {"lenet5-mnist"}))
+@pytest.mark.parametrize("name", sorted(set(shipped()) & set(RECIPES) - {"lenet5-mnist", "voxels3d-mnist3d"}))
 def test_shipped_ones_were_made_by_the_recipe(name):
     about, recipe = shipped()[name]().about, json.loads(json.dumps(asdict(RECIPES[name])))
     assert {key: about[key] for key in recipe} == recipe
-
-
-def test_the_command_says_what_there_is():
-    asked = [sys.executable, "-m", "unshift.experiments.classifiers", "--help"]
-    said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
-    assert "--budget" in said
-    assert "--recipe" in said

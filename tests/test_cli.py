@@ -210,7 +210,6 @@ def told(monkeypatch):
         return {"table1": {"rows": [1.5], "pictures": [[0.0]]}, "seconds": 2}
 
     monkeypatch.setattr(experiments, "reproduce", reproduce)
-    monkeypatch.setattr(experiments, "ITEMS", {"table1": "the table", "fig10": "the figure"})
     return calls
 
 
@@ -221,9 +220,9 @@ def test_reproduce_runs_the_main_job_and_names_the_report(told):
 
 
 def test_reproduce_passes_its_options_on(told):
-    good("reproduce", "fig10", "table1", "--train", "--quick", "--out", "there/deep", "--data", "mnist")
+    good("reproduce", "fig6", "table1", "--train", "--quick", "--out", "there/deep", "--data", "mnist")
     options = {"data": ["mnist"], "train": True, "quick": True, "progress": True}
-    assert told == [{"items": ["fig10", "table1"], "out": Path("there/deep"), **options}]
+    assert told == [{"items": ["fig6", "table1"], "out": Path("there/deep"), **options}]
 
 
 def test_reproduce_as_json_keeps_the_tables_off_stdout(told):
@@ -233,15 +232,17 @@ def test_reproduce_as_json_keeps_the_tables_off_stdout(told):
 
 
 def test_reproduce_lists_its_items(told):
-    items = "table1  the table\nfig10   the figure\n"
-    assert good("reproduce", "--list").stdout == f"{items}\n{experiments.COST_NOTE}\n"
-    assert good_json("reproduce", "--list") == {"table1": "the table", "fig10": "the figure"}
+    listed = good("reproduce", "--list").stdout
+    for item in ("Table 1", "Table 2", *(f"Figure {number}" for number in (1, 3, 4, 5, 6))):
+        assert f"{item}: " in listed
+    assert listed.endswith(f"\n{experiments.COST_NOTE}\n")
+    assert {"name", "item", "title", "claim", "cost"} == set(good_json("reproduce", "--list")[0])
     assert not told
 
 
 def test_reproduce_refuses_what_it_does_not_know(told):
     message = bad("reproduce", "table1", "table9")
-    assert message == "nothing called table9 to reproduce; there are table1, fig10"
+    assert message.startswith("no experiment named 'table9'; there are table1, fig1")
     Path("file").write_text("")
     assert bad("reproduce", "--out", "file").startswith("cannot write to file (")
     assert not told

@@ -47,15 +47,17 @@ def reproduce(
     from unshift import experiments
 
     if list_:
+        known = experiments.experiments()
         if as_json:
-            print_json(experiments.ITEMS)
+            keys = ("name", "item", "title", "claim", "cost")
+            print_json([{key: getattr(record, key) for key in keys} for record in known])
         else:
-            print_table([], [[name, about] for name, about in experiments.ITEMS.items()])
+            print_table([], [[record.name, record.heading, record.cost] for record in known])
             print(f"\n{experiments.COST_NOTE}")
         return
     wanted = list(items or [])
-    if unknown := [item for item in wanted if item not in experiments.ITEMS]:
-        raise ValueError(f"nothing called {', '.join(unknown)} to reproduce; there are {', '.join(experiments.ITEMS)}")
+    for item in wanted:
+        experiments.find(item)  # before the folder is made
     check_folder(out)
     # The tables that it prints are for people: with --json they go where they disturb no script.
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():

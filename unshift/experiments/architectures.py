@@ -12,16 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-__all__ = [
-    "ARCHITECTURES",
-    "VGG16",
-    "DenseNet121",
-    "LeNet5",
-    "MobileNetV2",
-    "ResNet18",
-    "ResNet20",
-    "Voxels3d",
-]
+__all__ = ["ARCHITECTURES"]
 
 
 class LeNet5(nn.Sequential):

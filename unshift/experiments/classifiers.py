@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -21,37 +20,16 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from safetensors.torch import save as to_bytes
-from torch import Tensor, nn
-from torch.nn import functional as F
-from tqdm.auto import tqdm
+from torch import nn
 
-from unshift.checkpoint import Checkpoint
-from unshift.data import dataset, prepare, root, to_float
-from unshift.evaluation import accuracy, random_shifts
+from unshift.data import ImageSet, dataset, prepare, root, to_float
+from unshift.data.volumes import mnist3d
+from unshift.evaluation import accuracy
 from unshift.experiments.architectures import ARCHITECTURES
-from unshift.shifts import apply
+from unshift.experiments.classifier_training import Recipe, train_classifier
 from unshift.weights import write_atomically
 
-__all__ = ["RECIPES", "Recipe", "load_classifier", "make", "obtain", "save_classifier", "shipped", "train_classifier"]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a classifier is trained. ``small_epochs`` run first, on images at half size, a quarter of the work."""
-
-    architecture: str
-    data: str = ""
-    preparation: tuple[tuple[str, Any], ...] = ()
-    epochs: float = 15.0
-    small_epochs: float = 0.0
-    batch_size: int = 128
-    optimizer: str = "adamw"
-    learning_rate: float = 0.003
-    weight_decay: float = 0.01
-    flips: bool = False
-    scope: int = 0
-    """translation augmentation: each image rolled by up to this many pixels; 0 is none"""
-    seed: int = 0
+__all__ = ["RECIPES", "load_classifier", "make", "obtain", "save_classifier", "shipped"]
 
 
 def _cifar(architecture: str, small_epochs: float, epochs: float, **changes: Any) -> Recipe:
@@ -83,10 +61,16 @@ RECIPES = {
     "vgg16-cifar10-augmented": _cifar("vgg16", 1.8, 0.3, scope=4),
     "densenet121-cifar10": _cifar("densenet121", 0.6, 0.12),
     "resnet20-cifar10-plain": _cifar("resnet20", 6, 2, preparation=(), learning_rate=0.1),
+    "voxels3d-mnist3d": Recipe("voxels3d", "mnist3d", epochs=12),
 }
 """Name to recipe. The CIFAR-10 nets take 15 to 40 minutes each on two idle cores; ``--budget`` multiplies that."""
 
-_HELD_OUT = 5000
+_HELD_OUT = {"mnist3d": 500}
+"""Training images that say how good a classifier is; 5,000 of any other data set."""
+
+
+def _training_set(name: str) -> ImageSet:
+    return mnist3d("train") if name == "mnist3d" else dataset(name, "train")
 
 
 def full(recipe: Recipe) -> Recipe:
@@ -98,118 +82,6 @@ def full(recipe: Recipe) -> Recipe:
 def _scaled(name: str, recipe: str, budget: float) -> Recipe:
     chosen = full(RECIPES[name]) if recipe == "full" else RECIPES[name]
     return replace(chosen, epochs=chosen.epochs * budget, small_epochs=chosen.small_epochs * budget)
-
-
-class _Run:
-    """The state of a training, as :class:`unshift.checkpoint.Checkpoint` saves it, and the loop that moves it on."""
-
-    def __init__(self, recipe: Recipe, images: Tensor, device: str) -> None:
-        self.recipe, self.device = recipe, device
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(recipe.seed)
-            self.estimator = ARCHITECTURES[recipe.architecture]().to(device)
-        if images.ndim == 4:
-            self.estimator = self.estimator.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        per_epoch = math.ceil(len(images) / recipe.batch_size)
-        self.small_steps = round(recipe.small_epochs * per_epoch)
-        self.total_steps = max(2, self.small_steps + round(recipe.epochs * per_epoch))
-        self.optimizer: torch.optim.Optimizer
-        if recipe.optimizer == "sgd":
-            self.optimizer = torch.optim.SGD(
-                self.estimator.parameters(),
-                lr=recipe.learning_rate,
-                momentum=0.9,
-                nesterov=True,
-                weight_decay=recipe.weight_decay,
-            )
-        else:
-            self.optimizer = torch.optim.AdamW(
-                self.estimator.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
-            )
-        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimizer, recipe.learning_rate, total_steps=self.total_steps, cycle_momentum=recipe.optimizer != "sgd"
-        )
-        self.best: dict[str, Tensor] = {}  # the last weights are the ones
-        self.epoch = self.step = self.stale = 0
-        self.loss_sum = 0.0
-        self.best_loss = math.inf
-        self.history: list[dict[str, float]] = []
-
-    def batches(self, images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield what each remaining step learns from; a step's batch follows from seed and step alone."""
-        recipe, size = self.recipe, self.recipe.batch_size
-        per_epoch = math.ceil(len(images) / size)
-        order, drawn_for = torch.empty(0), -1
-        while self.step < self.total_steps:
-            epoch, at = divmod(self.step, per_epoch)
-            if epoch != drawn_for:
-                order = torch.randperm(len(images), generator=torch.Generator().manual_seed(recipe.seed * 1009 + epoch))
-                drawn_for = epoch
-            rows = order[at * size : (at + 1) * size]
-            batch = to_float(images[rows])
-            if self.step < self.small_steps:
-                batch = F.avg_pool2d(batch, 2)
-            if recipe.flips:
-                generator = torch.Generator().manual_seed(recipe.seed * 7919 + self.step)
-                flipped = torch.rand(len(batch), 1, 1, 1, generator=generator) < 0.5
-                batch = torch.where(flipped, batch.flip(-1), batch)
-            if recipe.scope:
-                scope = math.ceil(recipe.scope / 2) if self.step < self.small_steps else recipe.scope
-                batch = apply(batch, random_shifts(len(batch), batch.ndim - 2, scope, recipe.seed * 7919 + self.step))
-            yield batch.to(self.device), labels[rows].to(self.device)
-
-    def train(self, images: Tensor, labels: Tensor, store: Checkpoint | None, progress: bool) -> None:
-        """Go on from wherever the state stands to the end."""
-        self.estimator.train()
-        bar = tqdm(
-            total=self.total_steps,
-            initial=self.step,
-            desc=f"train {self.recipe.architecture}",
-            unit="batch",
-            disable=None if progress else True,
-        )
-        with bar:
-            for batch, truth in self.batches(images, labels):
-                loss = F.cross_entropy(self.estimator(batch), truth)
-                value = float(loss.detach())
-                if not math.isfinite(value):
-                    raise ValueError(f"the loss became {value} at step {self.step}: lower the learning rate")
-                self.optimizer.zero_grad()
-                loss.backward()
-                self.optimizer.step()
-                self.schedule.step()
-                self.step += 1
-                self.loss_sum += value
-                if self.step % 100 == 0 or self.step == self.total_steps:
-                    steps = self.step % 100 or 100
-                    self.history.append({"step": self.step, "loss": round(self.loss_sum / steps, 4)})
-                    self.loss_sum = 0.0
-                    bar.set_postfix(loss=self.history[-1]["loss"])
-                bar.update()
-                if store:
-                    store.save_sometimes(self)
-
-
-def train_classifier(
-    recipe: Recipe,
-    images: Tensor,
-    labels: Tensor,
-    *,
-    checkpoint: Path | None = None,
-    device: str = "cpu",
-    progress: bool = True,
-) -> nn.Module:
-    """Train by ``recipe`` on prepared images; with ``checkpoint``, a killed run goes on from there.
-
-    The checkpoint stays: the caller removes it once the weights are safe.
-    """
-    run = _Run(recipe, images, device)
-    store = Checkpoint(checkpoint, {**asdict(recipe), "images": len(images)}, every_seconds=120) if checkpoint else None
-    if store:
-        store.restore(run)
-    run.train(images, labels, store, progress)
-    trained: nn.Module = run.estimator.cpu().to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    return trained.eval()
 
 
 def save_classifier(model: nn.Module, path: Path, metadata: dict[str, object]) -> None:
@@ -238,21 +110,27 @@ def shipped() -> dict[str, Callable[[], nn.Module]]:
 
 
 def make(
-    name: str,
-    folder: Path,
-    *,
-    recipe: str = "cpu",
-    budget: float = 1.0,
-    device: str = "cpu",
-    progress: bool = True,
+    name: str, folder: Path, *, recipe: str = "cpu", budget: float = 1.0, device: str = "cpu", progress: bool = True
 ) -> nn.Module:
-    """Train classifier ``name`` on its full training set, save it in ``folder`` and return it; goes on after a kill."""
+    """Train a classifier on its full training set, less a part held out; a killed run goes on.
+
+    Args:
+        name: One of :data:`RECIPES`.
+        folder: Where its weights go, and its checkpoint until then.
+        recipe: "cpu", or "full" for 200 epochs on a GPU.
+        budget: Multiplies the epochs.
+        device: Where to train.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The classifier; its ``about`` says how it was made, and its accuracy on the part held out.
+    """
     chosen = _scaled(name, recipe, budget)
     preparation = dict(chosen.preparation)
-    train = dataset(chosen.data, "train")
+    train, held_out = _training_set(chosen.data), _HELD_OUT.get(chosen.data, 5000)
     assert train.labels is not None
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(chosen.seed))
-    held, kept = order[:_HELD_OUT], order[_HELD_OUT:]
+    held, kept = order[:held_out], order[held_out:]
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint = folder / f"{name}.checkpoint"
     started = time.monotonic()
@@ -285,7 +163,18 @@ def make(
 
 
 def obtain(name: str, *, progress: bool = True) -> nn.Module:
-    """Return classifier ``name``: shipped, or trained before, or else trained now into the data folder."""
+    """Return a classifier: shipped, or trained before, or else trained now into the data folder.
+
+    Args:
+        name: One of :data:`RECIPES`.
+        progress: Whether a training shows a progress bar.
+
+    Returns:
+        The classifier, with an ``about``.
+
+    Raises:
+        ValueError: If the one in the data folder was made by another recipe.
+    """
     if name in shipped():
         return shipped()[name]()
     folder = root() / "classifiers"

@@ -1,4 +1,4 @@
-"""What a run leaves in its folder: results as JSON, figures, and one HTML page of them with nothing typed by hand.
+"""What a run leaves in its folder: results as JSON, figures, and one HTML page of them.
 
 The page is self-contained, so that it can be mailed. A folder keeps what earlier runs left there.
 """
@@ -13,55 +13,65 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from unshift.experiments import sections
+from unshift.experiments.catalogue import experiments
+from unshift.experiments.record import Picture, Results
+from unshift.experiments.renderers import html
 from unshift.weights import write_atomically
 
 __all__ = ["read", "without_pictures", "write_page", "write_results"]
 
-_PAGE = Template(resources.files("unshift.experiments").joinpath("report.html").read_text(encoding="utf-8"))
 
+def read(folder: Path) -> dict[str, Results]:
+    """Return the results that earlier runs left in ``folder``, by experiment and case.
 
-def read(folder: Path) -> dict[str, Any]:
-    """Return the results that earlier runs left in ``folder``: item to case to measurement."""
+    Raises:
+        ValueError: If its ``results.json`` is something else.
+    """
     path = folder / "results.json"
     if not path.exists():
         return {}
+    names = {name: each.name for each in experiments() for name in (each.alias, each.name)}
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        return {item: dict(cases) for item, cases in stored.items() if item in sections.SECTIONS}
+        return {names[item]: dict(cases) for item, cases in stored.items() if item in names}
     except (ValueError, AttributeError, TypeError) as error:
-        raise ValueError(f"{path} is no results file; choose another --out") from error
+        raise ValueError(f"{path} is not a results file; choose another --out") from error
 
 
-def write_results(results: dict[str, Any], folder: Path) -> None:
-    """Write the figures as numbers."""
+def write_results(results: dict[str, Results], folder: Path) -> None:
+    """Write the numbers to ``folder/results.json``."""
     text = json.dumps(without_pictures(results), indent=1) + "\n"
     write_atomically(folder / "results.json", text.encode())
 
 
-def write_page(results: dict[str, Any], folder: Path) -> None:
+def write_page(results: dict[str, Results], folder: Path) -> None:
     """Write the page, and each figure as a file.
 
-    Results of earlier runs come without their pixels: a figure made of those is kept as it was drawn then.
+    Args:
+        results: All results of the folder. Those of earlier runs come without their pixels: a figure made of
+            those is kept as it was drawn then.
+        folder: Where the page, ``index.html``, goes.
     """
 
-    def picture(name: str, png: bytes | None, alt: str) -> str:
-        path = folder / f"{name}.png"
-        if png is not None:
-            path.write_bytes(png)
-        elif path.exists():
-            png = path.read_bytes()
-        else:
-            return ""
-        return f'<img alt="{escape(alt)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+    def link(picture: Picture) -> str:
+        path = folder / f"{picture.name}.png"
+        if picture.draw:
+            path.write_bytes(picture.draw())
+        return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}" if path.exists() else ""
 
-    digits = results.get("table1", {}).get("mnist")
-    parts = [_headline(digits)] if digits else ["<h1>unshift: results</h1>"]
-    for item, section in sections.SECTIONS.items():
-        if item in results:
-            parts += section(results[item], picture)
-    parts.append(_sources(results))
-    write_atomically(folder / "index.html", _PAGE.substitute(body="\n".join(parts)).encode())
+    title, sentence, parts = "unshift: results", "", []
+    for experiment in experiments():
+        if cases := results.get(experiment.name):
+            title, sentence = experiment.headline(cases) or (title, sentence)
+            blocks = experiment.summary(cases) if experiment.summary and len(cases) > 1 else []
+            for case in cases:
+                blocks += experiment.show(case, cases)
+            parts += [f"<h2>{escape(experiment.heading)}</h2>", f"<p>{escape(experiment.claim)}</p>"]
+            parts.append(html(blocks, link))
+    top = f"<h1>{escape(title)}</h1><p>{escape(sentence)}</p>"
+    template = Template(resources.files("unshift.experiments").joinpath("report.html").read_text(encoding="utf-8"))
+    page = template.substitute(body="\n".join([top, *parts, _sources(results)]))
+    write_atomically(folder / "index.html", page.encode())
 
 
 def without_pictures(results: dict[str, Any]) -> dict[str, Any]:
@@ -73,22 +83,10 @@ def without_pictures(results: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _headline(result: dict[str, Any]) -> str:
-    name, entry = next(iter(result["restored"].items()))
-    flat = entry["same_at_every_scope"]
-    said = "the same number in every column, because the restored image is the same image" if flat else "nearly flat"
-    return (
-        f"<h1>{entry['accuracy'][-1]:.2f}% instead of {result['without'][-1]:.2f}%</h1>"
-        f"<p>{escape(result['classifier'])} on {escape(result['data'])} falls from {result['without'][0]:.2f}% to "
-        f"{result['without'][-1]:.2f}% when digits shift by up to {result['scopes'][-1]} pixels. Behind the restorer "
-        f"<code>{escape(name)}</code>, without retraining: {entry['accuracy'][-1]:.2f}%, {said}.</p>"
-    )
-
-
-def _sources(results: dict[str, Any]) -> str:
+def _sources(results: dict[str, Results]) -> str:
     lines = ["Made by <code>unshift reproduce</code>:"]
-    for item, cases in results.items():
+    for name, cases in results.items():
         for case, result in cases.items():
             facts = ", ".join(f"{key} {value}" for key, value in result["provenance"].items() if value is not None)
-            lines.append(f"{escape(item)}, {escape(case)}: {escape(facts)}, {result['seconds']:.0f} s")
+            lines.append(f"{escape(name)}, {escape(case)}: {escape(facts)}, {result['seconds']:.0f} s")
     return f'<p class="soft">{"<br>".join(lines)}</p>'

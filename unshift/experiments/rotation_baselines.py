@@ -15,10 +15,19 @@ __all__ = ["principal_axis", "reference_axis", "vote"]
 
 
 def vote(classifier: Callable[[Tensor], Tensor], images: Tensor, size: int = 32, turns: int = 36) -> Tensor:
-    """Return the class most often predicted over ``turns`` evenly spaced rotations: test-time augmentation.
+    """Return the class most often predicted over evenly spaced rotations: test-time augmentation.
 
-    Each rotation is sampled at the ``size`` x ``size`` pixels that the classifier sees, and at no others:
-    the same values as a rotated and then resized image, for far less work. Ties go to the lower class.
+    Each rotation is sampled at the pixels that the classifier sees, and at no others: the same values as a
+    rotated and then resized image, for far less work.
+
+    Args:
+        classifier: From images to logits.
+        images: Square images ``(batch, channel, n, n)``.
+        size: Side of the images that the classifier takes.
+        turns: Number of rotations.
+
+    Returns:
+        Classes ``(batch,)``; ties go to the lower one.
     """
     verdicts = []
     for turn in range(turns):

@@ -1,4 +1,4 @@
-"""How each shipped restorer was trained: ``python -m unshift.experiments.pretrain NAME…`` makes it again.
+"""How each shipped restorer was trained: ``python -m unshift.experiments.shipped_restorers NAME…`` makes it again.
 
 Each run holds out part of the *training* set to choose by; the test set is measured once, at the end.
 """
