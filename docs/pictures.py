@@ -17,7 +17,7 @@ import unshift
 from unshift.data import dataset, resize, to_float
 from unshift.experiments import plots
 from unshift.experiments.classifiers import shipped
-from unshift.polar import rotate
+from unshift.coordinates import rotate
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -141,7 +141,7 @@ def angle() -> bytes:
     image = resize(digits([1])[0], (224, 224))
     restorer = unshift.load("mnist-rotation")
     turned = torch.cat([rotate(image, degrees) for degrees in (0, 90, 140)])
-    canvas = restorer.coordinates(turned)
+    canvas = restorer.coordinates.canvas(turned)[:, 0]
     found, restored = restorer.estimate(turned).angle, restorer(turned)
     assert found is not None
     figure = Figure(figsize=(7.6, 7.4))

@@ -29,7 +29,7 @@ folder = Path(sys.argv[1]) if len(sys.argv) > 1 else paint(Path(tempfile.mkdtemp
 photos = to_float(open_images(folder, size=(32, 32), channels=3).images)
 known, new = photos[len(photos) // 4 :], photos[: len(photos) // 4]
 
-restorer = unshift.fit(known, "seam", epochs=5, mirror=True, data_name=folder.name, progress=False)
+restorer = unshift.fit(known, "seam", epochs=5, augment=["mirror"], data_name=folder.name, progress=False)
 restorer.save(folder / "restorer.safetensors")
 rates = restoration_rates(restorer, new)
 print(f"{len(known)} photos, {restorer.metadata['seconds']:.0f} seconds: {folder / 'restorer.safetensors'}")

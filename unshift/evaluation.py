@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unshift.coordinates import draw_shifts
 from unshift.progress import Progress, tracked
 from unshift.restorer import Chain, Restorer
 from unshift.shifts import check_images
 
-__all__ = ["Rates", "ScopeRow", "accuracy", "accuracy_over_scopes", "predict", "restoration_rates"]
+__all__ = ["Rates", "ScopeRow", "accuracy", "accuracy_over_scopes", "predict", "random_shifts", "restoration_rates"]
 
 Classifier = Callable[[Tensor], Tensor]
 
@@ -60,6 +61,11 @@ def restoration_rates(
         total += estimate.confidence.cpu().sum()
     n = len(images)
     return Rates(n, exact / n, within_1 / n, float(total) / n, tied)
+
+
+def random_shifts(n: int, axes: int, scope: int, seed: int) -> Tensor:
+    """Draw ``n`` shifts, each axis uniform in ``[-scope, scope]``; the same seed, the same shifts."""
+    return draw_shifts((1,) * axes, n, scope, torch.Generator().manual_seed(seed))
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from unshift.coordinates.canvas import Canvas, add_margin, all_shifts
+from unshift.coordinates.canvas import Canvas, add_margin, all_shifts, draw_shifts
 from unshift.coordinates.centre import Centre
 from unshift.coordinates.chained import Chained, merged
 from unshift.coordinates.polar import Polar
@@ -31,6 +31,7 @@ __all__ = [
     "Turns",
     "add_margin",
     "all_shifts",
+    "draw_shifts",
     "from_description",
     "merged",
     "rotate",

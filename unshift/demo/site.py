@@ -80,7 +80,7 @@ def _entry(entry: Entry, folder: Path, progress: Callable[[str], None]) -> dict[
     """Write one choice's pictures and models; return what the page must know of it."""
     pictures, classifier, restorer = samples(entry), shipped()[entry.classifier](), unshift.load(entry.restorer)
     assert pictures is not None
-    ready = to_float(prepare(pictures, restorer.metadata.get("preparation", {})))
+    ready = to_float(prepare(pictures, restorer.trained_on.get("preparation", {})))
     about = DATASETS[entry.name]
     labels = [i % len(about.classes) for i in range(len(ready))]
     size = list(ready.shape[2:])
@@ -109,7 +109,7 @@ def _entry(entry: Entry, folder: Path, progress: Callable[[str], None]) -> dict[
     }
     if entry.rotation in pretrained():
         turner = unshift.load(entry.rotation)
-        large = turner.metadata["preparation"]["resize"]
+        large = turner.trained_on["preparation"]["resize"]
         small = nn.Sequential(nn.Upsample(tuple(size), mode="bilinear"), classifier)
         _floats(folder / "samples" / f"{entry.name}-native.bin", to_float(pictures))
         found["rotation"] = {

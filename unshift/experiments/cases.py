@@ -103,7 +103,7 @@ def _load(title: str, data: str, name: str, restorer_names: tuple[str, ...], bar
         )
     restorers = {each: unshift.load(each) for each in restorer_names}
     test = _quick_test(data) if options.quick else dataset(data, "test")
-    images = to_float(prepare(test.images, next(iter(restorers.values())).metadata["preparation"]))
+    images = to_float(prepare(test.images, next(iter(restorers.values())).trained_on["preparation"]))
     assert test.labels is not None
     shipped = name in classifiers.shipped()
     if options.quick and not shipped:

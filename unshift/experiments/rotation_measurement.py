@@ -25,7 +25,7 @@ from unshift.evaluation import predict
 from unshift.experiments.classifiers import shipped
 from unshift.experiments.record import Options, Result
 from unshift.experiments.rotation_baselines import principal_axis, reference_axis, vote
-from unshift.polar import rotate
+from unshift.coordinates import Polar, rotate
 
 __all__ = ["SHOWN", "RotatedDigits", "enlarge", "load", "measure", "shrink"]
 
