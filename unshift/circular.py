@@ -95,7 +95,8 @@ def _by_fft(images: Tensor, weight: Tensor, size: Sequence[int]) -> Tensor:
         product = pairs.squeeze(2) if weight.shape[1] == 1 else pairs.sum(2)
     else:
         product = torch.einsum("bi...,oi...->bo...", spectrum, row)
-    return torch.fft.irfftn(product, s=list(size), dim=axes)
+    found: Tensor = torch.fft.irfftn(product, s=list(size), dim=axes)
+    return found
 
 
 def _directly(images: Tensor, weight: Tensor, size: Sequence[int]) -> Tensor:

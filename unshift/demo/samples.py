@@ -55,7 +55,7 @@ def samples(entry: Entry) -> Tensor | None:
     path = FOLDER / f"{entry.name}.png"
     if path.is_file():
         pixels = torch.from_numpy(np.array(Image.open(path)))
-        rows = pixels.unflatten(0, (PER_CLASS, -1)).unflatten(2, (10, -1))  # row, y, column, x
+        rows: Tensor = pixels.unflatten(0, (PER_CLASS, -1)).unflatten(2, (10, -1))  # row, y, column, x
         return rows.movedim(2, 1).flatten(0, 1)[:, None].contiguous()
     try:
         found = dataset(entry.name, "test", download=False)

@@ -79,7 +79,10 @@ class CanonicalNetwork(nn.Sequential):
         """Map images ``(batch, channel, *size)`` of any real type through all layers, in float64."""
         if check_images(images) != self.size:
             raise ValueError(f"this network is for images of size {self.size}, got {tuple(images.shape[2:])}")
-        return super().forward(images.double())
+        features = images.double()
+        for layer in self:
+            features = layer(features)
+        return features
 
 
 def is_estimator(network: Callable[[Tensor], Tensor], dataset: Tensor, *, unique: bool = True) -> bool:

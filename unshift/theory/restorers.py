@@ -75,7 +75,7 @@ def overlaps(filters: Tensor, images: Tensor) -> Tensor:
     for image, filter in zip(images.unbind(1), filters.unbind(1), strict=True):  # a plane at a time stays in cache
         spectra = [torch.fft.rfftn(plane.double(), dim=axes) for plane in (image, filter)]
         product = product + spectra[0][:, None] * spectra[1].conj()
-    result = torch.fft.irfftn(product, s=size, dim=tuple(range(2, len(size) + 2)))
+    result: Tensor = torch.fft.irfftn(product, s=size, dim=tuple(range(2, len(size) + 2)))
     rounded = result.round()
     # A guard on the FFT at hand, not the proof: the bound above is.
     assert float((result - rounded).abs().max()) <= bound, "the FFT is less accurate than its bound"
