@@ -51,8 +51,7 @@ def demo(
       unshift demo --port 9000 --no-browser
       unshift demo --static site/           a folder to host anywhere
     """
-    wanted = ["onnx", "onnxscript", *([] if static else ["fastapi", "uvicorn"])]
-    if missing := [name for name in wanted if importlib.util.find_spec(name) is None]:
+    if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
         raise ValueError(f"the demo needs {' and '.join(missing)}: pip install 'unshift[demo]'")
     if static is not None:
         if static.exists() and not static.is_dir():
@@ -85,7 +84,7 @@ def demo(
 
 
 def _write(folder: Path, runtime: Path | None) -> None:
-    from unshift.demo.assets import runtime as bring
+    from unshift.demo.runtime import runtime_files
     from unshift.demo.site import write
 
-    write(folder, bring(runtime), lambda text: print(text, file=sys.stderr))
+    write(folder, runtime_files(runtime), lambda text: print(text, file=sys.stderr))

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 import unshift
 from unshift.data import prepare, to_float
 from unshift.data.catalogue import DATASETS
-from unshift.demo.assets import VERSION
 from unshift.demo.models import put_classifier, put_restorer
+from unshift.demo.runtime import VERSION
 from unshift.demo.samples import ENTRIES, Entry, samples
 from unshift.experiments.classifiers import shipped
 from unshift.shifts import apply
@@ -50,9 +50,16 @@ def write(
     progress: Callable[[str], None] = lambda _: None,
     entries: Sequence[Entry] | None = None,
 ) -> None:
-    """Write the page into ``folder``, which may hold an older one; ``runtime`` is what ``assets.runtime`` returns.
+    """Write the page.
 
-    ``entries`` are the choices on it: all that are offered, unless told.
+    Args:
+        folder: Where to. It may hold an older page.
+        runtime: What :func:`unshift.demo.runtime.runtime_files` returns.
+        progress: Called with a line for each step that takes long.
+        entries: The choices on the page. Default: all that are offered.
+
+    Raises:
+        ValueError: If the packages that export models are not installed.
     """
     needs = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
     if needs:
@@ -70,7 +77,7 @@ def write(
         entries = offered()
         for entry in ENTRIES:
             if entry not in entries and samples(entry) is None:
-                progress(f"no {entry.title.lower()} on the page: `unshift data get {entry.name}` brings them")
+                progress(f"no {entry.title.lower()} on the page: `unshift data get {entry.name}` downloads them")
     made = [_entry(entry, folder, progress) for entry in entries]
     manifest = {"unshift": unshift.__version__, "runtime": VERSION, "start": list(START), "entries": made}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
@@ -95,7 +102,7 @@ def _entry(entry: Entry, folder: Path, progress: Callable[[str], None]) -> dict[
         "noun": entry.noun,
         "drawn": entry.drawn,
         "light_on_dark": entry.light_on_dark,
-        "about": about.about,
+        "about": about.summary(),
         "licence": about.licence,
         "classes": list(about.classes),
         "channels": ready.shape[1],
