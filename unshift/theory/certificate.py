@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unshift.shifts import apply, undo
 from unshift.theory.aperiodic import Aperiodicity, is_aperiodic
-from unshift.theory.restorers import ExactScorer
+from unshift.theory.exact_scorer import ExactScorer
 from unshift.theory.surds import Surd
 
 __all__ = ["Certificate", "certify"]

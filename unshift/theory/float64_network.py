@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unshift.theory.binary import binary_network, bit_planes
 from unshift.theory.canonical import CanonicalLayer, CanonicalNetwork
-from unshift.theory.restorers import ExactScorer, alpha, offset
+from unshift.theory.exact_scorer import ExactScorer, alpha, offset
 
 __all__ = ["Float64Limits", "binary_restorer", "float64_limits", "theorem_network"]
 
