@@ -28,7 +28,7 @@ from unshift.demo import runtime, samples, site
 from unshift.experiments.classifiers import shipped
 from unshift.polar import rotate
 
-MNIST = samples.ENTRIES[0]
+MNIST = samples.CHOICES[0]
 
 
 def wait(condition, seconds: float = 30.0, what: str = "it"):
@@ -632,7 +632,7 @@ def test_drawing(page, python):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("entry", samples.ENTRIES[1:], ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", samples.CHOICES[1:], ids=lambda entry: entry.name)
 def test_other_datasets(browser, full_address, entry):
     if entry not in site.offered():
         pytest.skip(f"{entry.name} is not offered: its classifier or its pictures are not here")
@@ -682,7 +682,7 @@ def test_goes_on_after_a_missing_model(browser, full_folder, tmp_path):
 
 @pytest.mark.slow
 def test_another_kind_is_chosen_while_a_file_is_read(browser, full_address, tmp_path):
-    if samples.ENTRIES[2] not in site.offered():
+    if samples.CHOICES[2] not in site.offered():
         pytest.skip("cifar10 is not offered: its pictures are not here")
     page = Page(browser, full_address)
     page.find("[data-name=cifar10]").click()

@@ -33,7 +33,7 @@ from unshift.data import DataError, dataset
 from unshift.demo import models, runtime, samples, server, site
 
 ROOT = Path(unshift.__file__).parents[1]
-MNIST = samples.ENTRIES[0]
+MNIST = samples.CHOICES[0]
 
 
 # --- the server ------------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ def test_samples_are_five_of_each_class():
     fives = found.images[found.labels == 5]
     assert torch.equal(digits[5], fives[0])
     assert torch.equal(digits[15], fives[1])
-    assert samples.samples(samples.ENTRIES[1]).shape == (50, 1, 28, 28)
+    assert samples.samples(samples.CHOICES[1]).shape == (50, 1, 28, 28)
 
 
 def test_fashion_samples_are_the_official_ones(tmp_path):
@@ -431,7 +431,7 @@ def test_fashion_samples_are_the_official_ones(tmp_path):
         found = dataset("fashion-mnist", "test", download=False)
     except DataError:
         pytest.skip("Fashion-MNIST is not in the data folder")
-    pictures = samples.samples(samples.ENTRIES[1])
+    pictures = samples.samples(samples.CHOICES[1])
     for label in range(10):
         assert torch.equal(pictures[label::10], found.images[found.labels == label][:5])
     samples.sheet(pictures).save(tmp_path / "sheet.png")
@@ -440,7 +440,7 @@ def test_fashion_samples_are_the_official_ones(tmp_path):
 
 def test_what_is_not_there_is_not_offered(tmp_path, monkeypatch):
     monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
-    assert samples.samples(samples.ENTRIES[2]) is None
+    assert samples.samples(samples.CHOICES[2]) is None
     names = [entry.name for entry in site.offered()]
     assert names[0] == "mnist"
     assert "cifar10" not in names
