@@ -432,7 +432,7 @@ def test_fit_refuses_bad_images(pixels):
     assert "channels must be 1 (grey) or 3 (RGB), got 2" in refused(save("fine.npy", pixels), "--channels", 2)
     assert refused("fine.npy", "--split", "train") == "fine.npy is one file: it has no split 'train'"
     assert refused("fine.npy", "--crop") == "--crop needs the --size to cut to"
-    assert refused("mnist-10k", "--split", "dev") == "split must be one of train, test, got 'dev'"
+    assert refused("mnist-10k", "--split", "dev") == "no split named 'dev'; there are train and test"
     assert "must be positive" in refused("fine.npy", "--patience", 0)
     assert "--batch-size" in refused("fine.npy", "--batch-size", -1)
     assert "--learning-rate" in refused("fine.npy", "--learning-rate", "nan")
