@@ -20,7 +20,7 @@ from PIL import Image
 from selenium import webdriver
 from selenium.webdriver import Keys
 
-from unshift.demo import assets, site
+from unshift.demo import runtime, site
 
 IMAGES = Path(__file__).resolve().parent / "images"
 LIMIT = 300_000
@@ -98,7 +98,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.site or Path(scratch)
         if arguments.site is None:
-            site.write(folder, assets.runtime(), print)
+            site.write(folder, runtime.runtime_files(), print)
         with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))

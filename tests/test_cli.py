@@ -177,7 +177,7 @@ def test_debug_shows_the_traceback(how, monkeypatch):
     result = run(*flags, "fit", "nothing.npy", "--out", "x.safetensors")
     assert result.exit_code == 2
     assert "Traceback" in result.stderr
-    assert result.stderr.splitlines()[-1].startswith("unshift: error: no dataset 'nothing.npy'")
+    assert result.stderr.splitlines()[-1].startswith("unshift: error: no data set named 'nothing.npy'")
 
 
 def test_a_bug_is_not_dressed_up_as_bad_input(monkeypatch):
@@ -416,7 +416,7 @@ def test_fit_refuses_bad_images(pixels):
         assert not Path("x.safetensors").exists()
         return message
 
-    assert "no dataset 'mnits' (did you mean mnist?)" in refused("mnits")
+    assert "no data set named 'mnits' (did you mean mnist?)" in refused("mnits")
     assert "fit needs at least two images, got 1" in refused(save("one.npy", pixels[:1]))
     grey = torch.cat([pixels, torch.full((3, 1, 12, 12), 7, dtype=torch.uint8)])
     message = refused(save("constant.npy", grey))
@@ -433,7 +433,7 @@ def test_fit_refuses_bad_images(pixels):
     assert "channels must be 1 (grey) or 3 (RGB), got 2" in refused(save("fine.npy", pixels), "--channels", 2)
     assert refused("fine.npy", "--split", "train") == "fine.npy is one file: it has no split 'train'"
     assert refused("fine.npy", "--crop") == "--crop needs the --size to cut to"
-    assert refused("mnist-10k", "--split", "dev") == "split must be one of train, test, got 'dev'"
+    assert refused("mnist-10k", "--split", "dev") == "no split named 'dev'; there are train and test"
     assert "must be positive" in refused("fine.npy", "--patience", 0)
     assert "--batch-size" in refused("fine.npy", "--batch-size", -1)
     assert "--learning-rate" in refused("fine.npy", "--learning-rate", "nan")
@@ -628,7 +628,7 @@ def test_a_restorer_that_does_not_fit(command, made, pixels):
     assert "is a folder; a restorer is one .safetensors file" in refused(small, made)
     Path("cut.safetensors").write_bytes((made / "paper.safetensors").read_bytes()[:-7])
     assert "not a readable safetensors file, or a truncated one" in refused(small, "cut.safetensors")
-    assert "no dataset 'nothing'" in refused("nothing", made / "paper.safetensors")
+    assert "no data set named 'nothing'" in refused("nothing", made / "paper.safetensors")
 
 
 # --- restore ------------------------------------------------------------------------------------------
@@ -910,7 +910,7 @@ def test_the_shipped_restorers_are_listed():
 
 def test_data_list():
     rows = {row["name"]: row for row in good_json("data", "list")}
-    assert list(rows) == ["mnist", "mnist-10k", "fashion-mnist", "cifar10"]
+    assert list(rows) == ["mnist", "mnist-10k", "fashion-mnist", "cifar10", "mnist3d"]
     assert rows["mnist-10k"]["present"]
     assert not rows["cifar10"]["present"]
     text = good("data", "list").stdout
@@ -928,7 +928,7 @@ def test_data_get_checks_what_is_there():
 def test_data_get_knows_its_names_before_it_downloads(monkeypatch):
     monkeypatch.setattr("unshift.data.get", lambda name: pytest.fail("it downloaded"))
     message = bad("data", "get", "mnist", "cifar")
-    assert message.startswith("no dataset 'cifar' (did you mean cifar10?); there are mnist, ")
+    assert message.startswith("no data set named 'cifar' (did you mean cifar10?); there are mnist, ")
 
 
 def test_a_failed_download_is_one_line(monkeypatch):

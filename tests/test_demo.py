@@ -19,16 +19,16 @@ import pytest
 import torch
 from filelock import FileLock
 from PIL import Image
+from test_demo_server import running
 from torch import nn
 
 import unshift
 from unshift.data import DataError, dataset, prepare, resize, to_float
-from unshift.demo import assets, samples, site
+from unshift.demo import runtime, samples, site
 from unshift.experiments.classifiers import shipped
 from unshift.polar import rotate
 
-ROOT = Path(unshift.__file__).parents[1]
-MNIST = samples.ENTRIES[0]
+MNIST = samples.CHOICES[0]
 
 
 def wait(condition, seconds: float = 30.0, what: str = "it"):
@@ -47,7 +47,7 @@ def wait(condition, seconds: float = 30.0, what: str = "it"):
 @pytest.fixture(scope="session")
 def runtime_files() -> dict[str, Path]:
     try:
-        return assets.runtime()
+        return runtime.runtime_files(download=False)
     except DataError as error:
         pytest.skip(f"no onnxruntime-web: {error}")
 
@@ -59,21 +59,12 @@ def shared(factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory):
-    """Debian's chromium, installed where it is missing and can be."""
+def browser():
+    """A headless Chromium. Tests install nothing: `.ci/browser` does."""
     pytest.importorskip("selenium")
-    with FileLock(shared(tmp_path_factory) / "chromium.lock"):
-        if not (shutil.which("chromium") and shutil.which("chromedriver")) and shutil.which("apt-get"):
-            subprocess.run(
-                ["apt-get", "install", "-y", "-q", "chromium", "chromium-driver"],
-                capture_output=True,
-                timeout=400,
-                check=False,
-                env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
-            )
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (program and driver):
-        pytest.skip("chromium and chromedriver are not installed, and apt-get cannot bring them")
+        pytest.skip("chromium and chromedriver are not installed; .ci/browser installs them")
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
@@ -93,6 +84,13 @@ def write_site(runtime, entries, factory: pytest.TempPathFactory, name: str) -> 
         if not (folder / "manifest.json").exists():
             site.write(folder, runtime, entries=entries)
     return folder
+
+
+@contextlib.contextmanager
+def served(folder: Path):
+    """Our own server, in a process of its own: the page must work under its policies. Yields its address."""
+    with running(folder, stderr=subprocess.DEVNULL) as (_, port):
+        yield f"http://127.0.0.1:{port}/"
 
 
 @contextlib.contextmanager
@@ -120,7 +118,7 @@ def folder(runtime_files, browser, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def address(folder):
-    with file_server(folder) as found:
+    with served(folder) as found:
         yield found
 
 
@@ -131,7 +129,7 @@ def full_folder(runtime_files, browser, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def full_address(full_folder):
-    with file_server(full_folder) as found:
+    with served(full_folder) as found:
         yield found
 
 
@@ -306,6 +304,7 @@ def test_touch(page, python):
     agree(page, python, [-4, 5])
 
 
+@pytest.mark.slow
 def test_a_second_finger_does_not_draw(page):
     page.find("[data-mode=draw]").click()
     page.find("#clear").click()
@@ -351,6 +350,7 @@ def test_arrow_keys(page, python):
     assert page.find("#same").get_attribute("data-same") == "true"
 
 
+@pytest.mark.slow
 def test_keyboard_alone(page):
     """Tab reaches every control; samples are one stop, chosen with arrows."""
     from selenium.webdriver import ActionChains
@@ -371,7 +371,7 @@ def test_keyboard_alone(page):
 
 
 def test_fifty_images_as_in_python(page, python):
-    """The static folder, served by a plain file server: the shift and the verdicts of every sample."""
+    """The shift and the verdicts of every sample."""
     shifts = torch.randint(-16, 16, (50, 2), generator=torch.Generator().manual_seed(0)).tolist()
     code = """
         const [shifts, done] = arguments, stage = document.getElementById("stage"), out = [];
@@ -402,6 +402,7 @@ def test_fifty_images_as_in_python(page, python):
     assert [row[3] for row in rows] == restored
 
 
+@pytest.mark.slow
 def test_map_of_all_shifts(page, python):
     """A patchwork beside one flat colour, and a click goes there."""
     tried = wait(
@@ -481,6 +482,7 @@ def png(width: int, height: int) -> bytes:
     return data.getvalue()
 
 
+@pytest.mark.slow
 def test_bad_uploads(page, python, tmp_path):
     """Each file has its message, and the page goes on after each."""
     for name, (path, words) in bad_files(tmp_path).items():
@@ -500,6 +502,7 @@ def test_offers_only_what_it_has(page):
     assert not page.find("[data-mode=rotate]").is_enabled()  # this folder has no rotation restorer
 
 
+@pytest.mark.slow
 def test_phone_dark_and_no_jump(browser, address):
     """Nothing is cut off or moves while loading, at 390 pixels and in the dark; text has contrast."""
     metrics = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
@@ -592,6 +595,7 @@ def test_rotation(browser, full_address):
     assert page.errors() == []
 
 
+@pytest.mark.slow
 def test_drawing(page, python):
     """A digit drawn in a corner: found, moved to the middle, and read."""
     from selenium.webdriver import ActionChains
@@ -628,7 +632,7 @@ def test_drawing(page, python):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("entry", samples.ENTRIES[1:], ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", samples.CHOICES[1:], ids=lambda entry: entry.name)
 def test_other_datasets(browser, full_address, entry):
     if entry not in site.offered():
         pytest.skip(f"{entry.name} is not offered: its classifier or its pictures are not here")
@@ -678,7 +682,7 @@ def test_goes_on_after_a_missing_model(browser, full_folder, tmp_path):
 
 @pytest.mark.slow
 def test_another_kind_is_chosen_while_a_file_is_read(browser, full_address, tmp_path):
-    if samples.ENTRIES[2] not in site.offered():
+    if samples.CHOICES[2] not in site.offered():
         pytest.skip("cifar10 is not offered: its pictures are not here")
     page = Page(browser, full_address)
     page.find("[data-name=cifar10]").click()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import http.server
+import inspect
 import io
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,11 +28,12 @@ from typer.testing import CliRunner
 
 import unshift
 from unshift.cli import app
+from unshift.cli.demo import demo
 from unshift.data import DataError, dataset
-from unshift.demo import assets, models, samples, server, site
+from unshift.demo import models, runtime, samples, server, site
 
 ROOT = Path(unshift.__file__).parents[1]
-MNIST = samples.ENTRIES[0]
+MNIST = samples.CHOICES[0]
 
 
 # --- the server ------------------------------------------------------------------------------------
@@ -64,12 +67,12 @@ def running(folder: Path, seconds: float = 10.0, **options):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A folder to serve, with a secret beside it and a link that leads out."""
-    pytest.importorskip("fastapi")
     top = tmp_path_factory.mktemp("server")
     (top / "secret.txt").write_text("secret")
     folder = top / "site"
     (folder / "models").mkdir(parents=True)
     (folder / "index.html").write_text("<!doctype html><title>page</title>")
+    (folder / "page.js").write_text("export {};")
     (folder / "models" / "a.onnx").write_bytes(b"model")
     (folder / "link.txt").symlink_to(top / "secret.txt")
     return folder
@@ -77,7 +80,6 @@ def small(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def port(small):
-    # No pipe: unread, it fills up with complaints about the hostile, and the server waits for a reader.
     with running(small, stderr=subprocess.DEVNULL) as (_, found):
         yield found
 
@@ -96,23 +98,24 @@ def ask(port: int, request: bytes, seconds: float = 8.0) -> bytes:
 def get(
     port: int, path: str, headers: str = "", method: str = "GET", host: str = "localhost"
 ) -> tuple[int, str, bytes]:
-    answer = ask(port, f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}\r\n".encode())
+    answer = ask(port, f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n".encode())
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]), head.decode().lower(), body
 
 
-def test_serves_its_folder_with_headers(port):
-    for path, status, body in (
-        ("/", 200, b"<title>page</title>"),
-        ("/models/a.onnx", 200, b"model"),
-        ("/none", 404, b""),
+def test_serves_its_folder_and_lets_nothing_else_into_the_page(port):
+    for path, status, kind, body in (
+        ("/", 200, "text/html", b"<!doctype html><title>page</title>"),
+        ("/page.js?x=1", 200, "text/javascript", b"export {};"),
+        ("/models/a.onnx", 200, "application/octet-stream", b"model"),
+        ("/none", 404, "text/plain", b"no such file\n"),
     ):
         found, head, content = get(port, path)
-        assert found == status
-        assert body in content
-        for name, value in server.HEADERS.items():
-            assert f"{name}: {value}".lower() in head
-        assert "server:" not in head
+        assert (found, content) == (status, body)
+        assert f"content-type: {kind}" in head
+        assert "content-security-policy: default-src 'none';" in head
+        assert "cross-origin-embedder-policy: require-corp" in head
+    assert get(port, "/", method="HEAD")[2] == b""
 
 
 def test_binds_to_loopback():
@@ -124,10 +127,7 @@ def test_binds_to_loopback():
     assert server.is_loopback("127.0.0.1")
     assert server.is_loopback("::1")
     assert not server.is_loopback("0.0.0.0")
-    code = "import inspect, unshift.cli.demo as d; print(inspect.signature(d.demo).parameters['host'].default)"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT).stdout == "127.0.0.1\n"
-    )
+    assert inspect.signature(demo).parameters["host"].default == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -135,17 +135,14 @@ def test_binds_to_loopback():
     [
         "/../secret.txt",
         "/../../../../../../etc/passwd",
-        "/%2e%2e/secret.txt",
         "/..%2fsecret.txt",
         "/%2e%2e%2fsecret.txt",
         "/models/../../secret.txt",
-        "/models/..%2f..%2fsecret.txt",
         "/..%5csecret.txt",
         "/..\\secret.txt",
         "//etc/passwd",
         "/%2fetc%2fpasswd",
         "/link.txt",
-        "/%00",
         "/index.html%00.txt",
         "/" + "a" * 5000,
         "/models",
@@ -154,17 +151,15 @@ def test_binds_to_loopback():
 )
 def test_nothing_outside_its_folder(port, path):
     status, _, body = get(port, path)
-    assert 300 <= status < 500
+    assert status == 404
     assert b"secret" not in body
     assert b"root:" not in body
-    assert get(port, "/")[0] == 200
 
 
 @pytest.mark.parametrize(
     ("method", "headers", "status"),
     [
         ("POST", "Content-Length: 5\r\n", 405),
-        ("PUT", "", 405),
         ("DELETE", "", 405),
         ("GET", "Content-Length: 1000000000\r\n", 413),
         ("GET", "Transfer-Encoding: chunked\r\n", 413),
@@ -179,82 +174,91 @@ def test_answers_to_local_names_only(port):
         assert get(port, "/", host=host)[0] == status
 
 
-def test_two_hundred_malformed_at_once(port):
-    head = b"Host: localhost\r\n"
-    bad = [
-        b"POST / HTTP/1.1\r\n" + head + b"Content-Length: 99999999\r\n\r\n" + b"x" * 70_000,
-        b"POST / HTTP/1.1\r\n" + head + b"Content-Length: -1\r\n\r\n{",
-        b"POST / HTTP/1.1\r\n" + head + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
-        b"POST / HTTP/1.1\r\n" + head + b"Transfer-Encoding: chunked\r\n\r\nZZZ\r\nnot a length",
-        b"POST / HTTP/1.1\r\n" + head + b'Content-Type: application/json\r\nContent-Length: 7\r\n\r\n{"a": [',
-        b"POST / HTTP/1.1\r\n"
-        + head
-        + b"Content-Type: multipart/form-data\r\nContent-Length: 4\r\n\r\n\x00\xff\xfe\x00",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc" + bytes(range(256)),
-        b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
-        b"GET\r\n\r\n",
-        b"\r\n" * 50 + b"\x00" * 500,
-    ]
+MALFORMED = [
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n" + b"x" * 70_000,
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n{",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nContent-Length: 6\r\n\r\nhello!",
+    b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\nnot a length",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc" + bytes(range(256)),
+    b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n",
+    b"GET / HTTP/1.1\r\n" + b"X: a\r\n" * 500 + b"\r\n",
+    b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"GET /\r\n\r\n",
+    b"\r\n" * 50 + b"\x00" * 500,
+]
 
-    def one(i: int) -> bytes:
-        request = bad[i % len(bad)]
-        with socket.create_connection(("127.0.0.1", port), timeout=15) as connection, contextlib.suppress(OSError):
-            connection.sendall(request)
-            connection.shutdown(socket.SHUT_WR)
-            return connection.recv(4096)
-        return b""
 
+def malformed(port: int, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=15) as connection, contextlib.suppress(OSError):
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        return connection.recv(4096)
+    return b""
+
+
+@pytest.mark.parametrize("request_", MALFORMED, ids=range(len(MALFORMED)))
+def test_malformed_requests_are_refused_and_it_goes_on(port, request_):
+    answer = malformed(port, request_)
+    assert b" 200 " not in answer[:20]
+    assert b"<title>page" not in answer
+    assert get(port, "/")[0] == 200
+
+
+@pytest.mark.slow
+def test_hundreds_of_malformed_at_once(port):
     with ThreadPoolExecutor(200) as pool:
-        answers = list(pool.map(one, range(200)))
-    statuses = {int(answer.split()[1]) for answer in answers if answer}
-    assert statuses <= {400, 405, 413, 421, 503}
-    request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    answers = (ask(port, request) for _ in range(5))  # a busy machine may still be hanging up on the others
-    assert next(filter(None, answers), b"none").split()[1] == b"200"
+        answers = list(pool.map(partial(malformed, port), MALFORMED * 20))
+    assert not [answer for answer in answers if b" 200 " in answer[:20]]
+    assert get(port, "/")[0] == 200
 
 
 def test_hangs_up_on_slow_clients(small):
+    """On one that says nothing, one that stops, and one that goes on and on."""
     with running(small, seconds=0.6) as (_, port):
-        for request in (b"", b"GET / HTTP/1.1\r\nHost: loc", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+        for request in (b"", b"GET / HTTP/1.1\r\nHost: loc"):
             started = time.monotonic()
-            ask(port, request, seconds=8)
+            assert ask(port, request, seconds=8) == b""
             assert time.monotonic() - started < 6
+        with socket.create_connection(("127.0.0.1", port)) as slow, contextlib.suppress(OSError):
+            for _ in range(100):
+                slow.sendall(b"X")
+                time.sleep(0.1)
+            pytest.fail("it listened for 10 seconds")
+        assert get(port, "/")[0] == 200
+
+
+def test_refuses_connections_beyond_its_limit(small):
+    with running(small) as (_, port), contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(server.CONNECTIONS)]
+        assert ask(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n") == b""
+        idle[0].close()
+        time.sleep(0.5)
         assert get(port, "/")[0] == 200
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_stops_it(small, sign):
+    """At once and without a word, an idle connection and an answer under way or not."""
+    with (small / "large.bin").open("wb") as file:
+        file.truncate(50_000_000)
     with running(small, start_new_session=True) as (process, port):
-        with socket.create_connection(("127.0.0.1", port)) as idle:  # an open connection does not hold it up
-            idle.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert idle.recv(12) == b"HTTP/1.1 200"
+        with socket.create_connection(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)) as slow:
+            slow.sendall(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert slow.recv(12) == b"HTTP/1.0 200"
             started = time.monotonic()
             process.send_signal(sign)
             out, err = process.communicate(timeout=10)
         assert time.monotonic() - started < 6
-        assert process.returncode == 0
-        assert out == "stopped\n"
-        assert err == ""
+        assert (process.returncode, out, err) == (0, "stopped\n", "")
         with pytest.raises(ProcessLookupError):
             os.killpg(process.pid, 0)  # no child is left
-
-
-def test_ctrl_c_amid_an_answer(small):
-    """A download under way is cut off, without a word about it."""
-    with (small / "large.bin").open("wb") as file:
-        file.truncate(50_000_000)
-    with running(small) as (process, port), socket.create_connection(("127.0.0.1", port)) as slow:
-        slow.sendall(b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert slow.recv(12) == b"HTTP/1.1 200"
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
-    assert (process.returncode, out, err) == (0, "stopped\n", "")
 
 
 @pytest.mark.slow
 def test_command_serves_and_stops():
     try:
-        assets.runtime()
+        runtime.runtime_files(download=False)
     except DataError as error:
         pytest.skip(f"no onnxruntime-web: {error}")
     pytest.importorskip("onnxscript")
@@ -288,7 +292,6 @@ def bad(*args: object) -> str:
 
 
 def test_refuses_what_it_cannot(tmp_path, monkeypatch):
-    pytest.importorskip("fastapi")
     pytest.importorskip("onnxscript")
     monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path / "data"))
     (tmp_path / "full").mkdir()
@@ -307,10 +310,8 @@ def test_names_the_missing_extra(monkeypatch):
     import importlib.util
 
     find = importlib.util.find_spec
-    monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name, *a: None if name in ("fastapi", "uvicorn") else find(name, *a)
-    )
-    assert bad() == "the demo needs fastapi and uvicorn: pip install 'unshift[demo]'"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *a: None if name == "onnxscript" else find(name, *a))
+    assert bad() == "the demo needs onnxscript: pip install 'unshift[demo]'"
 
 
 # --- the runtime's files ---------------------------------------------------------------------------
@@ -321,16 +322,16 @@ def fake(tmp_path, monkeypatch):
     """A runtime of a few bytes, pinned by its own hashes; a data folder of its own. Returns the archive."""
     monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("UNSHIFT_RUNTIME", raising=False)
-    contents = {name: f"content of {name}".encode() for name in assets.FILES}
-    monkeypatch.setattr(assets, "FILES", {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()})
-    archive = tmp_path / "mirror" / "onnxruntime-web" / "-" / assets.ARCHIVE
+    contents = {name: f"content of {name}".encode() for name in runtime.FILES}
+    monkeypatch.setattr(runtime, "FILES", {name: hashlib.sha256(data).hexdigest() for name, data in contents.items()})
+    archive = tmp_path / "mirror" / "onnxruntime-web" / "-" / runtime.ARCHIVE
     archive.parent.mkdir(parents=True)
     with tarfile.open(archive, "w:gz") as tar:
         for name, data in {**contents, "other.js": b"not wanted"}.items():
             member = tarfile.TarInfo(f"package/dist/{name}")
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
-    monkeypatch.setattr(assets, "SHA512", hashlib.sha512(archive.read_bytes()).hexdigest())
+    monkeypatch.setattr(runtime, "SHA512", hashlib.sha512(archive.read_bytes()).hexdigest())
     return archive
 
 
@@ -351,61 +352,65 @@ def mirror(fake, monkeypatch):
 
 
 def test_runtime_is_downloaded_once(fake, mirror, tmp_path):
-    found = assets.runtime()
+    found = runtime.runtime_files()
     assert {name: path.read_bytes() for name, path in found.items()} == {
-        name: f"content of {name}".encode() for name in assets.FILES
+        name: f"content of {name}".encode() for name in runtime.FILES
     }
     assert len(mirror) == 1
-    assert assets.runtime() == found
+    assert runtime.runtime_files() == found
     assert len(mirror) == 1
     kept = sorted(path.name for path in (tmp_path / "data").rglob("*") if path.is_file() and path.suffix != ".lock")
-    assert kept == sorted(assets.FILES)  # the archive and what else was in it are gone
+    assert kept == sorted(runtime.FILES)  # the archive and what else was in it are gone
 
 
 def test_runtime_of_another_content_is_refused(fake, mirror, tmp_path, monkeypatch):
-    monkeypatch.setattr(assets, "SHA512", "0" * 128)
-    with pytest.raises(DataError, match="gave another file than the pinned"):
-        assets.runtime()
+    monkeypatch.setattr(runtime, "SHA512", "0" * 128)
+    with pytest.raises(DataError, match="SHA512 hash of downloaded file"):
+        runtime.runtime_files()
     assert not list((tmp_path / "data").rglob("*.tgz"))
     assert not list((tmp_path / "data").rglob("*.wasm"))
 
 
 def test_runtime_offline(fake, monkeypatch):
     monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://someone:password@127.0.0.1:9/")
-    with pytest.raises(DataError, match=r"Go online once, or give --runtime a copy") as caught:
-        assets.runtime()
+    with pytest.raises(DataError, match=r"Connection refused.*Go online once, or give --runtime a copy") as caught:
+        runtime.runtime_files()
     assert "password" not in str(caught.value)
-    monkeypatch.setenv("NPM_CONFIG_REGISTRY", "http://127.0.0.1:9/")
-    with pytest.raises(DataError, match=r"Connection refused\)\. Go online once") as caught:
-        assets.runtime()
-    assert "HTTPConnection" not in str(caught.value)
+    with pytest.raises(DataError, match=r"is not in .*npm pack"):
+        runtime.runtime_files(download=False)
+
+
+def test_runtime_from_an_archive_in_the_data_folder(fake, tmp_path):
+    (tmp_path / "data").mkdir()
+    shutil.copyfile(fake, tmp_path / "data" / runtime.ARCHIVE)
+    assert set(runtime.runtime_files(download=False)) == set(runtime.FILES)
 
 
 def test_runtime_from_archive_or_folder(fake, tmp_path, monkeypatch):
-    assert set(assets.runtime(fake)) == set(assets.FILES)
+    assert set(runtime.runtime_files(fake)) == set(runtime.FILES)
     unpacked = tmp_path / "unpacked"
     with tarfile.open(fake) as tar:
         tar.extractall(unpacked, filter="data")
     for place in (unpacked, unpacked / "package", unpacked / "package" / "dist"):
-        assert assets.runtime(place)["ort-wasm-simd-threaded.wasm"].is_relative_to(unpacked)
+        assert runtime.runtime_files(place)["ort-wasm-simd-threaded.wasm"].is_relative_to(unpacked)
     monkeypatch.setenv("UNSHIFT_RUNTIME", str(unpacked))
-    assert assets.runtime()["ort-wasm-simd-threaded.wasm"].is_relative_to(unpacked)
+    assert runtime.runtime_files()["ort-wasm-simd-threaded.wasm"].is_relative_to(unpacked)
     (unpacked / "package" / "dist" / "ort-wasm-simd-threaded.wasm").write_bytes(b"another")
     with pytest.raises(DataError, match="is not the pinned one"):
-        assets.runtime()
+        runtime.runtime_files()
     with pytest.raises(DataError, match="does not hold"):
-        assets.runtime(tmp_path)
+        runtime.runtime_files(tmp_path)
     (tmp_path / "text.tgz").write_text("no archive")
     with pytest.raises(DataError, match="cannot be unpacked"):
-        assets.runtime(tmp_path / "text.tgz")
+        runtime.runtime_files(tmp_path / "text.tgz")
 
 
 def test_registry(monkeypatch):
     monkeypatch.setenv("NPM_CONFIG_REGISTRY", "https://npm.example/path")
-    assert assets.registry() == "https://npm.example/path/"
+    assert runtime.registry() == "https://npm.example/path/"
     monkeypatch.delenv("NPM_CONFIG_REGISTRY")
     monkeypatch.setenv("PATH", "")
-    assert assets.registry() == "https://registry.npmjs.org/"
+    assert runtime.registry() == "https://registry.npmjs.org/"
 
 
 # --- samples ---------------------------------------------------------------------------------------
@@ -418,7 +423,7 @@ def test_samples_are_five_of_each_class():
     fives = found.images[found.labels == 5]
     assert torch.equal(digits[5], fives[0])
     assert torch.equal(digits[15], fives[1])
-    assert samples.samples(samples.ENTRIES[1]).shape == (50, 1, 28, 28)
+    assert samples.samples(samples.CHOICES[1]).shape == (50, 1, 28, 28)
 
 
 def test_fashion_samples_are_the_official_ones(tmp_path):
@@ -426,7 +431,7 @@ def test_fashion_samples_are_the_official_ones(tmp_path):
         found = dataset("fashion-mnist", "test", download=False)
     except DataError:
         pytest.skip("Fashion-MNIST is not in the data folder")
-    pictures = samples.samples(samples.ENTRIES[1])
+    pictures = samples.samples(samples.CHOICES[1])
     for label in range(10):
         assert torch.equal(pictures[label::10], found.images[found.labels == label][:5])
     samples.sheet(pictures).save(tmp_path / "sheet.png")
@@ -435,7 +440,7 @@ def test_fashion_samples_are_the_official_ones(tmp_path):
 
 def test_what_is_not_there_is_not_offered(tmp_path, monkeypatch):
     monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
-    assert samples.samples(samples.ENTRIES[2]) is None
+    assert samples.samples(samples.CHOICES[2]) is None
     names = [entry.name for entry in site.offered()]
     assert names[0] == "mnist"
     assert "cifar10" not in names
@@ -449,7 +454,7 @@ def test_says_how_to_bring_what_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setattr(site, "offered", list)
     said: list[str] = []
     site.write(tmp_path / "site", {}, said.append)
-    assert said == ["no photos on the page: `unshift data get cifar10` brings them"]
+    assert said == ["no photos on the page: `unshift data get cifar10` downloads them"]
 
 
 def test_says_what_it_exports_and_does_so_once(tmp_path, monkeypatch):

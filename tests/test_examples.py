@@ -55,6 +55,7 @@ def test_it_runs(name: str, tmp_path: Path, alone: dict[str, str]) -> None:
         assert expected in run.stdout
 
 
+@pytest.mark.slow
 def test_the_tour_runs(tmp_path: Path, alone: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for key, value in alone.items():
         monkeypatch.setenv(key, value)

@@ -51,11 +51,6 @@ def test_a_folder_holds_weights_config_and_card_and_no_pickle(tmp_path: Path) ->
     unshift.load(tmp_path / "model.safetensors")  # without huggingface_hub, too
 
 
-def test_the_class_behind_it_is_the_mixins() -> None:
-    assert issubclass(hub._Repository, huggingface_hub.ModelHubMixin)
-    assert not issubclass(unshift.Restorer, huggingface_hub.ModelHubMixin)
-
-
 @pytest.mark.parametrize("name", IMAGES)
 def test_the_card_says_what_the_metadata_say(name: str, tmp_path: Path) -> None:
     restorer = unshift.load(name)
@@ -200,8 +195,3 @@ def test_without_the_extra_it_says_how_to_get_it() -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 1
     assert run.stderr.splitlines()[-1] == ("ImportError: unshift.hub needs huggingface_hub: pip install 'unshift[hub]'")
-
-
-def test_the_package_does_not_need_it() -> None:
-    code = "import sys, unshift; unshift.load; print('huggingface_hub' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -2,43 +2,27 @@
 
 from __future__ import annotations
 
-import doctest
-import gzip
 import itertools
-import os
 import time
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-import unshift.theory.aperiodic
+from unshift.data import DataError, dataset
 from unshift.shifts import apply
 from unshift.theory import is_aperiodic
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """One thread: on work this small a second only waits, for very long when other programs run."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
 def mnist() -> Tensor:
     """All 60,000 training images of MNIST, uint8 ``(60000, 1, 28, 28)``."""
-    folder = Path(os.environ.get("UNSHIFT_DATA", "~/.cache/unshift")).expanduser() / "mnist"
-    path = folder / "train-images-idx3-ubyte.gz"
-    if not path.exists():
-        pytest.skip(f"the full MNIST is not at {path}")
-    pixels = np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8, offset=16)
-    return torch.from_numpy(pixels.reshape(-1, 1, 28, 28).copy())
+    try:
+        return dataset("mnist", download=False).images
+    except DataError as error:
+        pytest.skip(str(error))
 
 
 def by_all_pairs(dataset: Tensor, channel_shifts: bool = False) -> bool:
@@ -117,10 +101,6 @@ def test_near_linear_in_the_number_of_images():
     assert is_aperiodic(dataset)
     # All pairs would be 2e8 of them times 36 shifts; this is well under a second on a quiet machine.
     assert time.perf_counter() - start < 20
-
-
-def test_examples_in_docstrings():
-    assert doctest.testmod(unshift.theory.aperiodic).failed == 0
 
 
 @pytest.mark.data

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-from test_theory_aperiodic import one_thread  # noqa: F401  (a fixture)
 
 import unshift.theory
 

@@ -46,10 +46,19 @@ def full_row(weight: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def circular_correlation(images: Tensor, weight: Tensor, method: Method | None = None) -> Tensor:
-    """Correlate ``images`` ``(batch, in, *spatial)`` with ``weight`` ``(out, in, *kernel)``, circularly.
+    """Correlate images with filters, circularly.
 
-    ``method`` is ``"fft"``, ``"direct"`` or ``None`` for the faster of the two at these sizes. They
-    agree to float tolerance. Half precision is computed in float32 and returned as it came.
+    Args:
+        images: ``(batch, in, *spatial)``, of a float type. Half precision is computed in float32.
+        weight: ``(out, in, *kernel)``, the kernel no larger than the image.
+        method: ``"fft"``, ``"direct"``, or ``None`` for the faster of the two at these sizes. They agree to
+            float tolerance.
+
+    Returns:
+        ``(batch, out, *spatial)``, of the type of the images.
+
+    Raises:
+        ValueError: If the shapes, the type or the method do not fit.
     """
     size = check_images(images)
     kernel = tuple(weight.shape[2:])
@@ -95,7 +104,8 @@ def _by_fft(images: Tensor, weight: Tensor, size: Sequence[int]) -> Tensor:
         product = pairs.squeeze(2) if weight.shape[1] == 1 else pairs.sum(2)
     else:
         product = torch.einsum("bi...,oi...->bo...", spectrum, row)
-    return torch.fft.irfftn(product, s=list(size), dim=axes)
+    found: Tensor = torch.fft.irfftn(product, s=list(size), dim=axes)
+    return found
 
 
 def _directly(images: Tensor, weight: Tensor, size: Sequence[int]) -> Tensor:
@@ -107,9 +117,17 @@ def _directly(images: Tensor, weight: Tensor, size: Sequence[int]) -> Tensor:
 class CircularFilter(nn.Module):
     """One layer of the paper's canonical architecture, without its activation (eq. "layer").
 
-    ``kernel_size`` has one entry per spatial axis; give the image's own size for a dense filter.
     Weights start Kaiming-normal: the default of ``nn.Conv2d`` is too small for a deep net of one
     channel, whose score map then starts constant for about half of all seeds.
+
+    Args:
+        in_channels: Channels of the images.
+        out_channels: Channels of the result.
+        kernel_size: One entry per spatial axis. The size of the image makes a dense filter.
+        bias: Whether to add one number per output channel.
+
+    Raises:
+        ValueError: If a size is not positive, or there are not 1, 2 or 3 spatial axes.
     """
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Sequence[int], bias: bool = True) -> None:

@@ -118,14 +118,23 @@ class Layer(nn.Module):
 class ShiftEstimator(nn.Module):
     """Images ``(batch, channel, *spatial)`` to scores ``(batch, *spatial)``; their argmax is the shift.
 
-    ``kernel_size`` has one entry per spatial axis. ``size`` is set where the net fits one image
-    size only (dense filters). ``channels`` are the local layers' output channels; with
-    ``line_channels`` the net goes on with 1-D filters along each axis. The last layer has one
-    channel and no activation.
+    The last layer has one channel and no activation.
 
-    ``symmetric`` nets commute with quarter turns of square images too: every filter is one with its quarter turns. Their
-    scores stand on pixels or, with ``corners``, on the corners between pixels: position ``M`` is then the corner before
-    pixel ``M`` along each axis. All kernels are made odd for that and, with ``corners``, the first one even.
+    Args:
+        in_channels: Channels of the images.
+        channels: Output channels of the local layers.
+        kernel_size: Of the local layers, one entry per spatial axis.
+        bias: Whether layers have a bias.
+        activation: ``"relu"``, ``"abs"`` or ``"none"``.
+        line_channels: Output channels of the 1-D layers along each axis. Empty: there are none.
+        line_kernel_size: Of the 1-D layers, one entry per spatial axis.
+        size: The one image size that the network fits (dense filters), or None for any.
+        symmetric: Make every filter one with its quarter turns, so that scores turn with square images.
+        corners: Of a symmetric net, score the corners between pixels: position ``M`` is then the corner before pixel
+            ``M`` along each axis. For that the first kernel is made even; all others of a symmetric net are odd.
+
+    Raises:
+        ValueError: If the last layer does not have one channel, or the sizes do not fit.
     """
 
     def __init__(
@@ -190,7 +199,19 @@ class ShiftEstimator(nn.Module):
 
     @classmethod
     def preset(cls, name: str, in_channels: int, size: Sequence[int]) -> ShiftEstimator:
-        """Build preset ``"paper"``, ``"dense"`` or ``"seam"`` for images of this size, kernels clipped to it."""
+        """Build a preset for images of one size; kernels are clipped to it.
+
+        Args:
+            name: ``"paper"``, ``"dense"`` or ``"seam"``.
+            in_channels: Channels of the images.
+            size: Their spatial size.
+
+        Returns:
+            The network, with random weights.
+
+        Raises:
+            ValueError: If there is no such preset.
+        """
 
         def clipped(kernel: int) -> list[int]:
             return [min(kernel, n) for n in size]

@@ -46,7 +46,7 @@ class _Repository(ModelHubMixin, library_name="unshift", tags=["equivariance", "
     def _from_pretrained(cls, *, model_id: str, pad: int | None = None, **options: Any) -> _Repository:
         folder = Path(model_id)
         if folder.is_dir() and not (folder / WEIGHTS).is_file():
-            raise ValueError(f"{folder}: no {WEIGHTS} in this folder")
+            raise ValueError(f"{folder}: no {WEIGHTS} in this folder; hub.save_pretrained writes one")
         path = folder / WEIGHTS if folder.is_dir() else hf_hub_download(model_id, WEIGHTS, **options)
         return cls(load(path, pad=pad))
 
@@ -77,33 +77,54 @@ what the rates above say.
 
 
 def save_pretrained(restorer: Restorer, folder: str | Path, *, name: str | None = None) -> None:
-    """Write ``restorer`` to ``folder`` as a repository: weights, config and card. A card that is there is kept."""
+    """Write ``restorer`` to ``folder`` as a repository: weights, config and card. A card that is there is kept.
+
+    Args:
+        restorer: What to write.
+        folder: Where to. It is made if it is not there.
+        name: The title of the card. Default: the name of the folder.
+    """
     _Repository(restorer).save_pretrained(folder, model_card_kwargs={"name": name or Path(folder).name})
 
 
 def push_to_hub(restorer: Restorer, repo_id: str, **options: Any) -> str:
-    """Upload ``restorer`` with its card; return the address of the commit.
+    """Upload ``restorer`` with its card.
 
-    ``options`` are those of ``ModelHubMixin.push_to_hub``: ``private``, ``token``, ``branch``, ``commit_message``,
-    ``create_pr`` and so on.
+    Args:
+        restorer: What to upload.
+        repo_id: Where to, such as ``"you/my-restorer"``.
+        **options: Those of ``ModelHubMixin.push_to_hub``: ``private``, ``token``, ``branch``, ``commit_message``,
+            ``create_pr`` and so on.
+
+    Returns:
+        The address of the commit.
     """
     card = {"name": repo_id.split("/")[-1], "repo_id": repo_id}
     return _Repository(restorer).push_to_hub(repo_id, model_card_kwargs=card, **options)
 
 
 def from_pretrained(repo_id_or_folder: str | Path, *, pad: int | None = None, **options: Any) -> Restorer:
-    """Return the restorer of a Hub repository (downloaded once, then cached) or of a local folder.
+    """Load the restorer of a Hub repository (downloaded once, then cached) or of a local folder.
 
-    ``pad`` is that of :func:`unshift.load`; ``options`` are those of ``ModelHubMixin.from_pretrained``: ``revision``,
-    ``token``, ``cache_dir``, ``local_files_only``, ``force_download``.
+    Args:
+        repo_id_or_folder: Such as ``"you/my-restorer"``, or a folder that :func:`save_pretrained` wrote.
+        pad: The margin, as in :func:`unshift.load`.
+        **options: Those of ``ModelHubMixin.from_pretrained``: ``revision``, ``token``, ``cache_dir``,
+            ``local_files_only``, ``force_download``.
+
+    Returns:
+        The restorer.
+
+    Raises:
+        ValueError: If there is none, or its files are damaged.
     """
     where = str(repo_id_or_folder)
     if Path(where).is_file():
-        raise ValueError(f"{where} is a file, which unshift.load reads; wanted is a folder or a repository of the Hub")
+        raise ValueError(f"{where} is a file, which unshift.load reads; give a folder or a repository of the Hub")
     try:
         return _Repository.from_pretrained(where, pad=pad, **options).restorer
     except (EntryNotFoundError, HfHubHTTPError, HFValidationError) as error:
         why = " ".join(str(error).split())
         raise ValueError(f"no restorer at {where!r}: neither a folder nor on the Hub: {why}") from error
     except (AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{where}: its {CONFIG} is damaged") from error
+        raise ValueError(f"{where}: its {CONFIG} is damaged; save or download it again") from error

@@ -75,6 +75,16 @@ def apply(images: Tensor, shift: Tensor) -> Tensor:
 
     >>> apply(torch.tensor([[[0, 1, 2, 3]]]), torch.tensor([[1]]))
     tensor([[[3, 0, 1, 2]]])
+
+    Args:
+        images: ``(batch, channel, *spatial)``, of any type.
+        shift: Integers ``(batch, d)``, one row per image.
+
+    Returns:
+        The shifted images, of the same shape and type.
+
+    Raises:
+        ValueError: If the shapes do not fit, or ``shift`` does not hold integers.
     """
     size = _check_shift(images, shift)
     batch, channels = images.shape[:2]
@@ -94,6 +104,16 @@ def undo(images: Tensor, shift: Tensor) -> Tensor:
 
     >>> undo(torch.tensor([[[3, 0, 1, 2]]]), torch.tensor([[1]]))
     tensor([[[0, 1, 2, 3]]])
+
+    Args:
+        images: ``(batch, channel, *spatial)``, of any type.
+        shift: Integers ``(batch, d)``: the shift that was applied to each image.
+
+    Returns:
+        The images as they were before that shift.
+
+    Raises:
+        ValueError: If the shapes do not fit, or ``shift`` does not hold integers.
     """
     size = torch.tensor(_check_shift(images, shift), device=shift.device)
     return apply(images, -(shift.to(torch.int64) % size))
@@ -104,6 +124,17 @@ def compose(first: Tensor, second: Tensor, size: tuple[int, ...]) -> Tensor:
 
     >>> compose(torch.tensor([[3]]), torch.tensor([[2]]), (4,))
     tensor([[1]])
+
+    Args:
+        first: Integers ``(..., d)``.
+        second: Integers ``(..., d)``.
+        size: The spatial size of the images.
+
+    Returns:
+        Integers ``(..., d)``.
+
+    Raises:
+        ValueError: If the shifts do not hold integers, or not one for each axis of ``size``.
     """
     if any(shift.is_floating_point() or shift.is_complex() for shift in (first, second)):
         raise ValueError(f"shifts must be integer tensors, got {first.dtype} and {second.dtype}")

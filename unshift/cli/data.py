@@ -1,4 +1,4 @@
-"""``unshift data``: the named datasets, listed and downloaded."""
+"""``unshift data``: the named data sets, listed and downloaded."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.callback(invoke_without_command=True)
 def data(ctx: typer.Context) -> None:
-    """List the named datasets, or bring one to this computer."""
+    """List the named data sets, or download one."""
     if ctx.invoked_subcommand is None:
         print(ctx.get_help())
 
 
 @app.command("list")
 def data_list(as_json: Json = False) -> None:
-    """List the datasets that are known by name: which are here, where, and how large.
+    """List the named data sets: which are on this computer, where, and how large.
 
-    They live in $UNSHIFT_DATA, or ~/.cache/unshift; mnist-10k comes with the package.
+    They are kept in $UNSHIFT_DATA, or in ~/.cache/unshift. mnist-10k comes with the package.
     """
     from unshift.data import status
     from unshift.data.files import root
@@ -42,12 +42,14 @@ def data_list(as_json: Json = False) -> None:
 
 @app.command("get")
 def data_get(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Datasets, as `unshift data list` names them.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Data sets, as `unshift data list` names them.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Download what is missing of a dataset and check every byte of it.
+    """Download what is missing of a data set, and check every byte of it.
 
-    A download that breaks off goes on where it stopped when the command is given again.
+    A download that breaks off leaves nothing behind: give the command again.
 
     \b
     Examples:
@@ -55,10 +57,10 @@ def data_get(
       UNSHIFT_DATA=/data unshift data get cifar10 fashion-mnist
     """
     from unshift.data import get
-    from unshift.data.datasets import find
+    from unshift.data.catalogue import find
 
     for name in names:
-        find(name)  # a typing error in the second name should not wait for the first download
+        find(name)  # a mistyped second name should not wait for the first download
     folders = {}
     for name in names:
         folders[name] = str(get(name))

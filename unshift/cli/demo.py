@@ -51,19 +51,10 @@ def demo(
       unshift demo --port 9000 --no-browser
       unshift demo --static site/           a folder to host anywhere
     """
-    wanted = ["onnx", "onnxscript", *([] if static else ["fastapi", "uvicorn"])]
-    if missing := [name for name in wanted if importlib.util.find_spec(name) is None]:
+    if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
         raise ValueError(f"the demo needs {' and '.join(missing)}: pip install 'unshift[demo]'")
     if static is not None:
-        if static.exists() and not static.is_dir():
-            raise ValueError(f"--static {static} is a file; give a folder")
-        if static.is_dir() and any(static.iterdir()) and not force:
-            raise ValueError(f"{static} is not empty; --force writes the page into it")
-        check_folder(static)
-        _write(static, runtime)
-        print(
-            f"{static / 'index.html'}: serve the folder with any file server, e.g. python3 -m http.server -d {static}"
-        )
+        _write_static(static, force, runtime)
         return
     from unshift.demo.server import is_loopback, listen, serve
 
@@ -84,8 +75,18 @@ def demo(
     print("stopped")
 
 
+def _write_static(folder: Path, force: bool, runtime: Path | None) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--static {folder} is a file; give a folder")
+    if folder.is_dir() and any(folder.iterdir()) and not force:
+        raise ValueError(f"{folder} is not empty; --force writes the page into it")
+    check_folder(folder)
+    _write(folder, runtime)
+    print(f"{folder / 'index.html'}: serve the folder with any file server, e.g. python3 -m http.server -d {folder}")
+
+
 def _write(folder: Path, runtime: Path | None) -> None:
-    from unshift.demo.assets import runtime as bring
+    from unshift.demo.runtime import runtime_files
     from unshift.demo.site import write
 
-    write(folder, bring(runtime), lambda text: print(text, file=sys.stderr))
+    write(folder, runtime_files(runtime), lambda text: print(text, file=sys.stderr))

@@ -1,4 +1,4 @@
-"""Images to restore: named datasets, folders, NumPy files, and the MNIST that comes with the package.
+"""Images to restore: named data sets, folders, NumPy files, and the MNIST that comes with the package.
 
 >>> from unshift.data import open_images
 >>> open_images("mnist-10k", "test").images.shape
@@ -7,7 +7,7 @@ torch.Size([10000, 1, 28, 28])
 
 from __future__ import annotations
 
-from unshift.data.datasets import Status, dataset, get, status
+from unshift.data.catalogue import Status, dataset, get, status
 from unshift.data.files import DataError, root
 from unshift.data.pixels import ImageSet, pad, prepare, resize, to_float
 from unshift.data.sources import open_images

@@ -1,188 +1,114 @@
-"""Bring an official file from the first mirror that gives it, whole or not at all.
+"""Download official files, each from the first mirror that gives it, whole or not at all.
 
-A download grows in ``<data folder>/.partial`` and is renamed to its place only once its content is
-checked, so a kill at any moment leaves either the whole file or none under the final name. The next
-run continues the part with an HTTP ``Range`` request.
+pooch downloads into a scratch folder and checks the hash. Only a file that passed is renamed to its
+place, so a kill at any moment leaves either the whole file or none under the final name. The next
+download clears the scratch folder.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
+import sys
 import tarfile
-import tempfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
 
-import pooch
-import requests
-import urllib3
 from filelock import FileLock
-from tqdm import tqdm
 
-from unshift.data import files
-from unshift.data.files import DataError, File
+from unshift.data.files import DataError, File, root
 
-TIMEOUT = (10, 30)  # seconds to connect, and between two packets
-RETRIES = 3  # further requests to one mirror that breaks off, each continuing where the last ended
-
-
-class Resumable:
-    """A pooch downloader that keeps what came in ``part`` and continues from there."""
-
-    def __init__(self, part: Path) -> None:
-        self.part = part
-
-    def __call__(self, url: str, output_file: str, _pooch: object) -> None:
-        """Download ``url`` to ``output_file``: pooch calls this."""
-        for attempt in range(RETRIES + 1):
-            before = self._length()
-            try:
-                self._request(url)
-                break
-            except (requests.ConnectionError, requests.Timeout, urllib3.exceptions.HTTPError):
-                # A mirror that sent nothing is dead: leave it for the next one.
-                if attempt == RETRIES or self._length() <= before:
-                    raise
-        os.replace(self.part, output_file)
-
-    def _length(self) -> int:
-        return self.part.stat().st_size if self.part.exists() else 0
-
-    def _request(self, url: str) -> None:
-        start = self._length()
-        # "identity", and the raw stream below: a .gz is wanted as it is, not unpacked on the way.
-        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-        with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
-            if response.status_code == requests.codes.requested_range_not_satisfiable:
-                # Nothing lies past our part: it is whole, or it is of another file. The check of
-                # the content tells the two apart.
-                return
-            response.raise_for_status()
-            if response.status_code != requests.codes.partial_content:
-                start = 0  # this server ignores Range and sends everything
-            length = response.headers.get("Content-Length")
-            total = start + int(length) if length else None
-            with (
-                self.part.open("ab" if start else "wb") as out,
-                # disable=None: no bar where stderr is not a terminal.
-                tqdm(desc=url.rpartition("/")[2], total=total, initial=start, unit="B", unit_scale=True,
-                     disable=None) as bar,
-            ):  # fmt: skip
-                for chunk in response.raw.stream(1 << 16, decode_content=False):
-                    out.write(chunk)
-                    bar.update(len(chunk))
-        if total is not None and self._length() != total:
-            raise requests.ConnectionError(f"it sent {self._length()} of {total} bytes")
+TIMEOUT = 30  # seconds to connect, and between two packets
 
 
 @contextlib.contextmanager
-def _staging() -> Iterator[Path]:
-    """Hold the folder of partial downloads: one process at a time, or two would mix their parts."""
-    folder = files.root() / ".partial"
+def scratch_folder() -> Iterator[Path]:
+    """Yield an empty folder inside the data folder, to one process at a time.
+
+    Raises:
+        DataError: If the data folder cannot be written to.
+    """
+    folder = root() / ".download"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        root().mkdir(parents=True, exist_ok=True)
+        # The system drops this lock when its holder dies, however it dies.
+        lock = FileLock(root() / ".download.lock").acquire()
     except OSError as error:
-        raise DataError(f"cannot write to {files.root()} ({error}); set UNSHIFT_DATA to a folder you can") from error
-    # The system drops this lock when its holder dies, however it dies.
-    with FileLock(files.root() / ".partial.lock"):
-        folder.mkdir(exist_ok=True)  # the holder before us may have removed it
-        for orphan in folder.glob("tmp*"):  # of a run that was killed
-            shutil.rmtree(orphan) if orphan.is_dir() else orphan.unlink()
+        raise DataError(f"cannot write to {root()} ({error}); set UNSHIFT_DATA to a folder you can write to") from error
+    with lock:
+        shutil.rmtree(folder, ignore_errors=True)  # left by a run that was killed
+        folder.mkdir()
         try:
             yield folder
         finally:
-            with contextlib.suppress(OSError):  # not empty: a part waits there for the next run
-                folder.rmdir()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _bring(urls: Sequence[str], folder: Path, check: Callable[[Path], object]) -> Path:
-    """Download from the first of ``urls`` whose file passes ``check``, which raises ValueError."""
+def retrieve(urls: Sequence[str], known_hash: str, folder: Path) -> Path:
+    """Download one file into ``folder`` from the first of ``urls`` that gives it.
+
+    Args:
+        urls: Where the same file is to be had, the best place first.
+        known_hash: Its hash as pooch writes it, such as ``md5:6bbc9ace...``.
+        folder: Where to put it.
+
+    Returns:
+        The path of the file, whose hash is the known one.
+
+    Raises:
+        DataError: If no address gave the file. The message has the reason for each.
+    """
+    import pooch  # here: it is needed once, and brings a web client along
+
     pooch.get_logger().setLevel("WARNING")
     problems = []
     for url in urls:
-        # The mirror is in the name, so that a part is only ever continued by its own mirror.
-        tag = hashlib.md5(url.encode(), usedforsecurity=False).hexdigest()[:8]
-        name = f"{tag}-{url.rpartition('/')[2]}"
-        for _ in range(2):
-            download = Resumable(folder / f"{name}.part")
-            continued = download.part.exists() or (folder / name).exists()
-            # No hash for pooch: two mirrors may pack the same content differently. `check` unpacks.
-            cache = pooch.create(path=folder, base_url="", registry={name: None}, urls={name: url})
-            try:
-                path = Path(cache.fetch(name, downloader=download))
-                check(path)
-                return path
-            except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-                problems.append(f"{url}: {error}")
-                break
-            except ValueError as error:
-                (folder / name).unlink(missing_ok=True)
-                problems.append(f"{url}: {error}")
-                if not continued:
-                    break
-                # The part may have been of an older file: once more, from nothing.
-    raise DataError("no mirror gave the file. " + "; ".join(problems))
+        downloader = pooch.HTTPDownloader(
+            progressbar=sys.stderr.isatty(),
+            timeout=TIMEOUT,
+            headers={"Accept-Encoding": "identity"},  # a .gz is wanted as it is, not unpacked on the way
+        )
+        name = url.rpartition("/")[2]
+        try:
+            return Path(pooch.retrieve(url, known_hash, fname=name, path=folder, downloader=downloader))
+        except (OSError, ValueError) as error:  # OSError: all that the web client raises; ValueError: the hash
+            problems.append(f"{without_password(url)}: {' '.join(without_password(url, str(error)).split())}")
+    raise DataError("no address gave the file. " + "; ".join(problems))
 
 
-def fetch(file: File, urls: Sequence[str]) -> Path:
-    """Bring ``file`` into the data folder unless it is there, and return its path."""
-    target = files.root() / file.path
-    if target.exists():
-        return target
-    with _staging() as folder:
-        if not target.exists():  # another process may have brought it while we waited
-            got = _bring(urls, folder, lambda path: files.read(path, file, "it was not kept"))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(got, target)
-        for part in folder.glob(f"*-{file.name}.part"):  # of the mirrors that failed
-            part.unlink()
-    return target
+def without_password(url: str, text: str | None = None) -> str:
+    """Return ``text`` (the address itself, unless given) without the user and password in ``url``."""
+    secret = urlsplit(url).netloc.rpartition("@")[0]
+    text = url if text is None else text
+    return text.replace(f"{secret}@", "") if secret else text
+
+
+def fetch(file: File, urls: Sequence[str]) -> None:
+    """Download ``file`` into the data folder, unless it is there."""
+    target = root() / file.path
+    with scratch_folder() as folder:
+        if not target.is_file():  # another process may have downloaded it while we waited
+            _put(retrieve(urls, f"md5:{file.download_md5}", folder), target)
 
 
 def fetch_archive(wanted: Sequence[File], urls: Sequence[str], md5: str) -> None:
-    """Bring a tar archive and unpack the ``wanted`` files of it that are not there yet."""
-    with _staging() as folder:
-        missing = [file for file in wanted if not (files.root() / file.path).exists()]
+    """Download a tar archive and take out of it the ``wanted`` files that are not there yet."""
+    with scratch_folder() as folder:
+        missing = [file for file in wanted if not (root() / file.path).is_file()]
         if not missing:
             return
-        archive = _bring(urls, folder, lambda path: pooch.hashes.hash_matches(path, f"md5:{md5}", strict=True))
-        with tempfile.TemporaryDirectory(dir=folder, prefix="tmp") as place:
-            unpack(archive, missing, Path(place))
+        with tarfile.open(retrieve(urls, f"md5:{md5}", folder)) as archive:
             for file in missing:
-                target = files.root() / file.path
-                target.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(Path(place) / file.path, target)
-        archive.unlink()
+                # Only the bytes are taken: no name, link or mode in the archive decides where they go.
+                content = archive.extractfile(file.path)
+                assert content is not None, f"{file.path} is no file in the archive of this md5"
+                with (folder / "member").open("wb") as out:
+                    shutil.copyfileobj(content, out)
+                _put(folder / "member", root() / file.path)
 
 
-def unpack(archive: Path, wanted: Sequence[File], folder: Path) -> None:
-    """Unpack the ``wanted`` members into ``folder``, checked; refuse an archive with a bad name.
-
-    Other members are left alone, but a link, a device or a path that leaves the folder anywhere in
-    the archive means that it is not the dataset: nothing of it is used.
-    """
-    sizes = {file.path: file.size for file in wanted}
-    try:
-        with tarfile.open(archive) as tar:
-            members = tar.getmembers()
-            for member in members:
-                path = PurePosixPath(member.name)
-                if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
-                    raise DataError(f"{archive}: refused, its member {member.name!r} is not a plain file inside it")
-                if sizes.get(member.name, member.size) != member.size:
-                    raise DataError(
-                        f"{archive}: refused, {member.name} has {member.size} bytes, not {sizes[member.name]}"
-                    )
-            for member in members:
-                if member.name in sizes:
-                    tar.extract(member, folder, filter="data")
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{archive} cannot be unpacked ({error}); delete it and try again") from error
-    for file in wanted:
-        if not (folder / file.path).is_file():
-            raise DataError(f"{archive}: refused, it has no {file.path}")
-        files.read(folder / file.path, file, f"delete {archive} and try again")
+def _put(path: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(path, target)

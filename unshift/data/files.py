@@ -1,7 +1,7 @@
-"""Where the datasets' files live, and the check that each one is the official one.
+"""Where the files of the data sets live, and the check that each one is the official one.
 
-The folder is ``$UNSHIFT_DATA``, or ``~/.cache/unshift`` where that is unset. A file counts by the
-md5 of what it holds *unpacked*: two mirrors may gzip the same bytes differently.
+The folder is ``$UNSHIFT_DATA``, or ``~/.cache/unshift`` where that is unset. A file on disk counts by the
+md5 of what it holds *unpacked*: the same bytes may have been packed again since they were downloaded.
 """
 
 from __future__ import annotations
@@ -15,52 +15,69 @@ from pathlib import Path
 
 
 class DataError(ValueError):
-    """A dataset's file is missing, damaged or out of reach; the message says how to mend it."""
+    """A file of a data set is missing, damaged or out of reach. The message says what to do."""
 
 
 @dataclass(frozen=True)
 class File:
-    """One official file: its place in the data folder, and the md5 and length of its content."""
+    """One official file of a data set."""
 
     path: str
-    md5: str
+    """Its place in the data folder. The last part is also its name at every mirror."""
     size: int
+    """Bytes of its content, unpacked."""
+    md5: str
+    """Of its content, unpacked."""
+    download_md5: str = ""
+    """Of the file as the mirrors have it. Empty where it is not downloaded on its own."""
+    shipped: Path | None = None
+    """A copy that comes with the package."""
 
     @property
     def name(self) -> str:
-        """Return the last part of the path, which is also its name at every mirror."""
+        """The last part of the path."""
         return self.path.rpartition("/")[2]
 
-
-# Files found intact by this process, as (path, bytes on disk, mtime): each is hashed once.
-_intact: set[tuple[str, int, int]] = set()
+    def place(self) -> Path:
+        """Return where to read the file: in the data folder, or else the copy that comes with the package."""
+        path = root() / self.path
+        return path if self.shipped is None or path.is_file() else self.shipped
 
 
 def root() -> Path:
-    """Return the folder of all datasets. It may not exist yet."""
+    """Return the folder of all data sets. It may not exist yet.
+
+    Returns:
+        ``$UNSHIFT_DATA``, or ``~/.cache/unshift`` where that is unset or empty.
+    """
     told = os.environ.get("UNSHIFT_DATA")
     return Path(told).expanduser() if told else Path.home() / ".cache" / "unshift"
 
 
-def read(path: Path, file: File, mend: str) -> bytes:
+def read(path: Path, file: File, remedy: str) -> bytes:
     """Return the unpacked content of ``path``, which must be that of ``file``.
 
-    ``mend`` ends the error's message: it tells the user what to do about a damaged file.
+    Args:
+        path: The file on disk. It is unpacked if its name ends in ``.gz``.
+        file: What its content must be.
+        remedy: The end of the error message: what to do about a damaged file.
+
+    Returns:
+        The content, checked by its length and its md5.
+
+    Raises:
+        DataError: If the content is not that of ``file``.
     """
-    found = path.stat()
-    key = (str(path), found.st_size, found.st_mtime_ns)
     try:
         # One byte more than expected shows a file that is too long, however far it would unpack.
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             data = stream.read(file.size + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged ({error}); {mend}") from error
+        raise DataError(f"{path} is damaged ({error}); {remedy}") from error
     if len(data) != file.size:
         came = f"more than {file.size}" if len(data) > file.size else f"{len(data)} of {file.size}"
-        raise DataError(f"{path} is damaged (it holds {came} bytes); {mend}")
-    if key not in _intact:
-        md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
-        if md5 != file.md5:
-            raise DataError(f"{path} is damaged (md5 {md5}, expected {file.md5}); {mend}")
-        _intact.add(key)
+        raise DataError(f"{path} is damaged (it holds {came} bytes); {remedy}")
+    md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+    if md5 != file.md5:
+        raise DataError(f"{path} is damaged (md5 {md5}, expected {file.md5}); {remedy}")
     return data

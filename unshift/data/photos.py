@@ -1,11 +1,11 @@
 """Images from image files: one, or all in a folder and the folders in it.
 
-A folder's images come in the order of their paths. Names that start with a dot, and files whose
-ending is not an image's, are passed over. If every image lies in a subfolder, the subfolder's name is
-its class: ``cat/1.jpg``, ``dog/2.jpg`` are of the classes 0 and 1.
+The images of a folder come in the order of their paths. Names that start with a dot are skipped, and so are
+files that do not end like an image. If every image is in a subfolder, the name of the subfolder is its class:
+``cat/1.jpg`` and ``dog/2.jpg`` have the classes 0 and 1.
 
 Pixels are read as they would be shown: turned by their EXIF orientation, transparency on white, the
-first frame of an animation, 16-bit greys scaled to 8 bits. Every format that Pillow reads is taken but
+first frame of an animation, 16-bit greys scaled to 8 bits. Every format that Pillow reads is accepted, except
 those that need another program (EPS, WMF) or hold no image (HDF5, GRIB, BUFR, MPEG).
 """
 
@@ -36,9 +36,17 @@ def suffixes() -> frozenset[str]:
 def load_folder(
     folder: Path, *, size: tuple[int, int] | None = None, fit: str = "resize", channels: int = 3
 ) -> ImageSet:
-    """Load every image in ``folder``, at any depth, as ``uint8`` ``(n, channels, h, w)``.
+    """Load every image in ``folder``, at any depth.
 
-    Images of different sizes need ``size``; see :func:`load_images` for it and ``fit``.
+    Args:
+        folder: Where to look.
+        size: See :func:`load_images`, as for ``fit`` and ``channels``.
+
+    Returns:
+        ``uint8`` images ``(n, channels, h, w)`` in the order of their paths; labels if all are in subfolders.
+
+    Raises:
+        ValueError: If there is no image, one cannot be read, or sizes differ and ``size`` is not given.
     """
     inside = [path.relative_to(folder) for path in folder.rglob("*")]
     shown = sorted(
@@ -60,10 +68,19 @@ def load_folder(
 def load_images(
     paths: Sequence[Path], *, size: tuple[int, int] | None = None, fit: str = "resize", channels: int = 3
 ) -> Tensor:
-    """Load image files as one ``uint8`` tensor ``(n, channels, h, w)``; 1 channel is grey, 3 are RGB.
+    """Load image files as one tensor.
 
-    ``size = (h, w)`` brings them to one size: ``fit="resize"`` stretches each to it, ``"crop"`` scales
-    each to cover it and cuts the middle out. Scaling is bilinear and antialiased, as Pillow does it.
+    Args:
+        paths: The files.
+        size: Bring all to this ``(height, width)``. Scaling is bilinear and antialiased, as Pillow does it.
+        fit: How: ``"resize"`` stretches, ``"crop"`` scales to cover the size and cuts out the middle.
+        channels: 1 (grey) or 3 (RGB).
+
+    Returns:
+        ``uint8`` images ``(n, channels, h, w)``.
+
+    Raises:
+        ValueError: If a file cannot be read, or sizes differ and ``size`` is not given.
     """
     check_fit(fit)
     check_channels(channels)
@@ -87,11 +104,11 @@ def load_images(
 
 def _load(path: Path, size: tuple[int, int] | None, fit: str, channels: int) -> Tensor:
     try:
-        # Named formats: a file that lies about its ending must not reach the refused ones either.
+        # Named formats: a wrong ending must not lead to the refused ones.
         with Image.open(path, formats=[kind for kind in _formats() if kind not in _REFUSED]) as opened:
             image = _flatten(ImageOps.exif_transpose(opened))
         image = image.convert("L" if channels == 1 else "RGB")
-    # Pillow's decoders raise whatever they stumble on (OSError, SyntaxError, struct.error, ...).
+    # Pillow's decoders raise anything: OSError, SyntaxError, struct.error, ...
     except Exception as error:
         raise ValueError(f"{path} cannot be read as an image ({error})") from error
     if size is not None:

@@ -32,10 +32,19 @@ class ImageSet:
 
 
 def to_float(images: Tensor) -> Tensor:
-    """Return ``uint8`` images as ``float32`` in [0, 1]; float images as ``float32``, unscaled.
+    """Convert images to ``float32``.
 
     >>> to_float(torch.tensor([0, 51, 255], dtype=torch.uint8))
     tensor([0.0000, 0.2000, 1.0000])
+
+    Args:
+        images: Pixels of type ``uint8``, or of a float type.
+
+    Returns:
+        ``uint8`` pixels divided by 255; floats with the values they had.
+
+    Raises:
+        ValueError: If the pixels are of another type.
     """
     if images.dtype == torch.uint8:
         return images.float() / 255
@@ -45,13 +54,21 @@ def to_float(images: Tensor) -> Tensor:
 
 
 def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """Resize ``(n, c, h, w)`` images to ``size = (h, w)``, bilinearly, without antialiasing.
-
-    The dtype stays: ``uint8`` images are rounded to the nearest integer. For unrounded values,
-    resize floats: ``resize(to_float(images), (32, 32))``.
+    """Resize images bilinearly, without antialiasing.
 
     >>> resize(torch.tensor([[[[0, 100]]]], dtype=torch.uint8), (1, 4)).tolist()
     [[[[0, 25, 75, 100]]]]
+
+    Args:
+        images: ``(n, channel, height, width)``, ``uint8`` or a float type.
+        size: The new ``(height, width)``.
+
+    Returns:
+        Images of the same type: ``uint8`` is rounded to the nearest integer. For unrounded values resize
+        floats: ``resize(to_float(images), (32, 32))``.
+
+    Raises:
+        ValueError: If ``images`` are not of that shape or type.
     """
     if images.ndim != 4:
         raise ValueError(f"resize takes images (n, c, h, w), got shape {tuple(images.shape)}")
@@ -62,7 +79,7 @@ def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
         return images
     if images.dtype != torch.uint8:
         return _interpolate(images, (height, width))
-    # In blocks: as float32 a whole dataset would take four times its memory, twice over.
+    # In blocks: as float32 a whole data set would take four times its memory, twice over.
     blocks = [_interpolate(block.float(), (height, width)).round().to(torch.uint8) for block in images.split(1024)]
     return torch.cat(blocks)
 
@@ -72,6 +89,13 @@ def pad(images: Tensor, p: int) -> Tensor:
 
     >>> pad(torch.tensor([[[1, 2]]]), 1)
     tensor([[[0, 1, 2, 0]]])
+
+    Args:
+        images: ``(n, channel, *spatial)``.
+        p: The width of the margin, 0 or more.
+
+    Returns:
+        Images of the same type, each spatial axis longer by ``2 * p``.
     """
     if p < 0:
         raise ValueError(f"pad takes p >= 0, got {p}")
@@ -79,16 +103,25 @@ def pad(images: Tensor, p: int) -> Tensor:
 
 
 def prepare(images: Tensor, preparation: Mapping[str, Any]) -> Tensor:
-    """Do to images what was done to a restorer's training images: its ``metadata["preparation"]`` says what.
-
-    In this order, each optional: ``channels`` (1 or 3), ``resize`` or ``crop`` (``[h, w]``; on unrounded
-    floats), ``pad`` (pixels of 0 on every side). Images that already have the size keep their dtype.
+    """Do to images what was done to the training images of a restorer.
 
     >>> prepare(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), {"resize": [1, 4], "pad": 1})[0, 0, 1]
     tensor([0.0000, 0.0000, 0.2500, 0.7500, 1.0000, 0.0000])
+
+    Args:
+        images: ``(n, channel, *spatial)``.
+        preparation: A restorer's ``metadata["preparation"]``. Its steps, each optional, are done in this order:
+            ``channels`` (1 or 3), ``resize`` or ``crop`` (``[height, width]``; on unrounded floats), ``pad``
+            (pixels of 0 on every side).
+
+    Returns:
+        The prepared images. Those that already have the size keep their type.
+
+    Raises:
+        ValueError: If the preparation has a step that this version does not know.
     """
     if unknown := sorted({*preparation} - {"channels", *FITS, "pad"}):
-        raise ValueError(f"this restorer's images are prepared by {', '.join(unknown)}, unknown here: upgrade unshift")
+        raise ValueError(f"unknown step in the restorer's preparation: {', '.join(unknown)}; upgrade unshift")
     if "channels" in preparation:
         images = to_channels(images, preparation["channels"])
     for fit in FITS:
@@ -98,7 +131,7 @@ def prepare(images: Tensor, preparation: Mapping[str, Any]) -> Tensor:
 
 
 def fit_to(images: Tensor, size: tuple[int, int], fit: str) -> Tensor:
-    """Bring images to ``size``: stretched, or (``fit="crop"``) scaled to cover it and cut at the middle."""
+    """Bring images to ``size``: stretched, or (``fit="crop"``) scaled to cover it and cut to its middle."""
     check_fit(fit)
     if fit == "resize" or images.ndim != 4:
         return resize(images, size)
@@ -122,7 +155,7 @@ def to_channels(images: Tensor, channels: int) -> Tensor:
     if found == 1:
         return images.repeat(1, channels, *[1] * (images.ndim - 2))
     if found != 3:
-        raise ValueError(f"images of {found} channels cannot be turned to {channels}")
+        raise ValueError(f"images have {found} channels, which cannot become {channels}; expected 1 or 3")
     weights = (19595, 38470, 7471)  # of 65536
     if images.dtype == torch.uint8:
         total = sum((images[:, i : i + 1].int() * w for i, w in enumerate(weights)), torch.tensor(1 << 15))
@@ -131,13 +164,13 @@ def to_channels(images: Tensor, channels: int) -> Tensor:
 
 
 def check_fit(fit: str) -> None:
-    """Raise unless ``fit`` is one of the two ways."""
+    """Raise a ``ValueError`` unless ``fit`` is one of the two ways."""
     if fit not in FITS:
         raise ValueError(f"fit must be one of {', '.join(FITS)}, got {fit!r}")
 
 
 def check_channels(channels: int) -> None:
-    """Raise unless ``channels`` is 1 or 3."""
+    """Raise a ``ValueError`` unless ``channels`` is 1 or 3."""
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 (grey) or 3 (RGB), got {channels}")
 

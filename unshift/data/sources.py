@@ -1,4 +1,4 @@
-"""One door for whatever a user types: a dataset's name, a folder, an image, a NumPy file."""
+"""One function for whatever a user types: the name of a data set, a folder, an image, a NumPy file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from unshift.data import arrays, photos
-from unshift.data.catalogue import DATASETS
-from unshift.data.datasets import dataset, find
+from unshift.data.catalogue import DATASETS, dataset, find
 from unshift.data.pixels import ImageSet, check_channels, check_fit, fit_to, to_channels
 
 
@@ -21,19 +20,27 @@ def open_images(
     channels: int | None = None,
     layout: str | None = None,
 ) -> ImageSet:
-    """Load images from ``source``, the first of these that it is.
-
-    1. the name of a dataset (``unshift data list``); a folder of the same name is ``./mnist``;
-    2. a folder of images, at any depth;
-    3. one image file;
-    4. a ``.npy`` or ``.npz`` file, its axes told by ``layout`` where they are not the usual ones.
-
-    ``split`` is ``train`` (a dataset's default) or ``test``; of a folder, it is a subfolder.
-    ``size = (h, w)`` and ``fit`` (``resize`` or ``crop``) bring the images to one size. ``channels`` is
-    1 or 3; by default datasets and arrays stay as they are and image files are read as RGB.
+    """Load images from a data set, a folder or a file.
 
     >>> open_images("mnist-10k", "test", size=(32, 32)).images.shape
     torch.Size([10000, 1, 32, 32])
+
+    Args:
+        source: The first of these that it is: the name of a data set (``unshift data list``; a folder of
+            the same name is ``./mnist``), a folder of images at any depth, one image file, or a ``.npy``
+            or ``.npz`` file.
+        split: ``"train"`` (the default of a data set) or ``"test"``. Of a folder it is a subfolder.
+        size: Bring all images to this ``(height, width)``.
+        fit: How: ``"resize"`` stretches, ``"crop"`` scales to cover the size and cuts out the middle.
+        channels: 1 (grey) or 3 (RGB). By default data sets and arrays stay as they are, and image files
+            are read as RGB.
+        layout: The axes of an array, where they are not the usual ones: see :mod:`unshift.data.arrays`.
+
+    Returns:
+        The images, and their labels where they are known.
+
+    Raises:
+        ValueError: If ``source`` is nothing that can be read, or the other arguments do not suit it.
     """
     check_fit(fit)
     if channels is not None:
@@ -41,7 +48,7 @@ def open_images(
     name = os.fspath(source)
     path = Path(os.path.expanduser(name))
     if layout is not None and (name in DATASETS or path.suffix.lower() not in arrays.SUFFIXES):
-        raise ValueError(f"layout is for .npy and .npz files, {name} is none")
+        raise ValueError(f"layout is for .npy and .npz files only, got {name} with layout {layout!r}; leave it out")
     if name in DATASETS:
         return _fitted(dataset(name, split or "train"), size, fit, channels)
     if name and os.path.isdir(path):  # Path("") is the current folder

@@ -1,5 +1,7 @@
 """The page where shifted digits snap back: its files, the static folder, and the small server.
 
-``assets`` brings the browser's ONNX runtime, ``samples`` the pictures to start from, ``site`` writes the folder,
-``server`` serves it. The page itself is ``page/``: plain files, no build step. All inference is in the browser.
+``runtime`` finds the browser's ONNX runtime, ``samples`` has the pictures to start from, ``models``
+exports, ``site`` writes the folder, ``server`` serves it.
+
+The page itself is ``page/``: plain files, no build step. All inference is in the browser.
 """

@@ -80,11 +80,10 @@ def _put(folder: Path, name: str, export: Callable[[Path], object], progress: Pr
 
 @functools.cache
 def _fingerprint() -> str:
-    """Return a hash of all that an exported model depends on: our sources and weights, and PyTorch's version."""
+    """Return a hash of all that an exported model may depend on: our sources and weights, and PyTorch's version."""
     package = Path(unshift.__file__).parent
     hashed = hashlib.sha256(torch.__version__.encode())
-    sources = ["*.py", "graph/*.py", "experiments/architectures.py", "demo/models.py"]
-    for pattern in (*sources, "pretrained/*.safetensors", "experiments/weights/*.safetensors"):
-        for path in sorted(package.glob(pattern)):
+    for pattern in ("*.py", "*.safetensors"):
+        for path in sorted(package.rglob(pattern)):
             hashed.update(path.name.encode() + path.read_bytes())
     return hashed.hexdigest()[:16]

@@ -17,14 +17,14 @@ from torch import Tensor
 
 from unshift.data import DataError, dataset
 
-__all__ = ["ENTRIES", "PER_CLASS", "Entry", "samples", "sheet"]
+__all__ = ["CHOICES", "PER_CLASS", "Choice", "samples", "sheet"]
 
 PER_CLASS = 5
 FOLDER = Path(__file__).with_name("samples")
 
 
 @dataclass(frozen=True)
-class Entry:
+class Choice:
     """One choice on the page: a dataset, and the restorers and the classifier that go with it."""
 
     name: str
@@ -39,15 +39,15 @@ class Entry:
     """whether uploads on a light ground are to be inverted"""
 
 
-ENTRIES = (
-    Entry("mnist", "Digits", "digit", "mnist", "lenet5-mnist", "mnist-rotation", drawn=True, light_on_dark=True),
-    Entry("fashion-mnist", "Clothes", "garment", "fashion-mnist", "lenet5-fashion-mnist", light_on_dark=True),
-    Entry("cifar10", "Photos", "photo", "cifar10-seam", "resnet20-cifar10-plain"),
+CHOICES = (
+    Choice("mnist", "Digits", "digit", "mnist", "lenet5-mnist", "mnist-rotation", drawn=True, light_on_dark=True),
+    Choice("fashion-mnist", "Clothes", "garment", "fashion-mnist", "lenet5-fashion-mnist", light_on_dark=True),
+    Choice("cifar10", "Photos", "photo", "cifar10-seam", "resnet20-cifar10-plain"),
 )
 """What the page can offer; it does offer those whose classifier is shipped and whose pictures are there."""
 
 
-def samples(entry: Entry) -> Tensor | None:
+def samples(entry: Choice) -> Tensor | None:
     """Return the entry's pictures, ``uint8`` ``(n, c, h, w)``, or None where they are not to be had.
 
     Number ``i`` is of class ``i`` modulo the number of classes.
@@ -55,7 +55,7 @@ def samples(entry: Entry) -> Tensor | None:
     path = FOLDER / f"{entry.name}.png"
     if path.is_file():
         pixels = torch.from_numpy(np.array(Image.open(path)))
-        rows = pixels.unflatten(0, (PER_CLASS, -1)).unflatten(2, (10, -1))  # row, y, column, x
+        rows: Tensor = pixels.unflatten(0, (PER_CLASS, -1)).unflatten(2, (10, -1))  # row, y, column, x
         return rows.movedim(2, 1).flatten(0, 1)[:, None].contiguous()
     try:
         found = dataset(entry.name, "test", download=False)

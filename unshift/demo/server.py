@@ -1,31 +1,28 @@
 """The small server of the page: one folder of files, read only, on the loopback interface unless told otherwise.
 
-It takes no uploads: pictures that a visitor chooses stay in the browser. So every request with a body is refused
-before it is read, and a connection that does not finish its request in time is closed.
+Python's own ``http.server``, with what it lacks to be safe: it takes no request with a body, answers to local
+names only, sends nothing from outside its folder, and closes connections that take too long. Pictures that a
+visitor chooses stay in the browser.
 """
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import errno
 import ipaddress
-import logging
+import shutil
 import signal
 import socket
+import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-import uvicorn
-from fastapi import FastAPI
-from fastapi.staticfiles import StaticFiles
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+__all__ = ["HEADERS", "is_loopback", "listen", "serve"]
 
-__all__ = ["HEADERS", "application", "listen", "serve"]
-
-REQUEST_SECONDS = 10.0  # from connecting, or from the last answer, to a whole request
+REQUEST_SECONDS = 10.0  # from connecting to a whole request
 ANSWER_SECONDS = 120.0
 CONNECTIONS = 256
 
@@ -44,98 +41,144 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 
+# Not mimetypes: a system's own table may call .js plain text, which a browser then refuses to run.
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".wasm": "application/wasm",
+}
 
-class Guard:
-    """Refuse what a page of files never needs, bound the time of an answer, and put HEADERS on every one."""
 
-    def __init__(self, app: ASGIApp, hosts: frozenset[str] | None) -> None:
-        self.app, self.hosts = app, hosts
+class Handler(BaseHTTPRequestHandler):
+    """Answer one request with a file, or refuse it. HTTP/1.0: the connection closes after the answer."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request: the ASGI interface."""
-        if scope["type"] != "http":
-            return
-        started = False
+    server: Server
+    server_version, sys_version = "unshift", ""
+    error_message_format, error_content_type = "%(message)s\n", "text/plain"
 
-        async def send_with_headers(message: Message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                names = {name.lower() for name, _ in message["headers"]}
-                added = [
-                    (k.lower().encode(), v.encode()) for k, v in HEADERS.items() if k.lower().encode() not in names
-                ]
-                message = {**message, "headers": [*message["headers"], *added]}
-            await send(message)
-
-        answer = self._refusal(scope) or self.app
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await answer(scope, receive, send_with_headers)
-        except TimeoutError:
-            if not started:
-                await PlainTextResponse("too slow\n", 503)(scope, receive, send_with_headers)
-
-    def _refusal(self, scope: Scope) -> ASGIApp | None:
-        headers = dict(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1").lower()
+    def parse_request(self) -> bool:
+        """Read the request; refuse what a page of files never needs, before any of its body is read."""
+        if not super().parse_request():
+            return False
+        self.server.deadlines[self.connection] = time.monotonic() + ANSWER_SECONDS
+        host = self.headers.get("Host", "").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        if self.hosts is not None and name not in self.hosts:  # a foreign name that leads here: DNS rebinding
-            return _refuse(421, "this server answers to localhost only")
-        if scope["method"] not in ("GET", "HEAD"):
-            return _refuse(405, "there is nothing here but files to read", {"Allow": "GET, HEAD"})
-        if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
-            return _refuse(413, "this server takes no bodies")
-        return None
+        if self.server.hosts is not None and name not in self.server.hosts:  # DNS rebinding: a foreign name led here
+            self.send_error(421, "this server answers to localhost only")
+        elif self.command not in ("GET", "HEAD"):
+            self.send_error(405, "there is nothing here but files to read")
+        elif self.headers.get_all("Content-Length", ["0"]) != ["0"] or "Transfer-Encoding" in self.headers:
+            self.send_error(413, "this server takes no bodies")
+        else:
+            return True
+        return False
+
+    def do_GET(self) -> None:
+        """Send a file."""
+        path = self._file()
+        if path is None:
+            self.send_error(404, "no such file")
+            return
+        with path.open("rb") as file:
+            self.send_response(200)
+            self.send_header("Content-Type", TYPES.get(path.suffix, "application/octet-stream"))
+            self.send_header("Content-Length", str(path.stat().st_size))
+            self.end_headers()
+            if self.command == "GET":
+                shutil.copyfileobj(file, self.wfile)
+
+    do_HEAD = do_GET
+
+    def end_headers(self) -> None:
+        """Add HEADERS to every answer, errors too."""
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        super().end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing about requests."""
+
+    def _file(self) -> Path | None:
+        """Return the file that the address names, if it is one inside the folder, links followed."""
+        name = unquote(self.path.partition("?")[0]).lstrip("/") or "index.html"
+        try:
+            path = (self.server.folder / name).resolve()
+            return path if path.is_relative_to(self.server.folder) and path.is_file() else None
+        except (OSError, ValueError):  # a name too long, or with a null byte
+            return None
 
 
-def _refuse(status: int, why: str, headers: dict[str, str] | None = None) -> ASGIApp:
-    # Closed: what is left of a body is not read.
-    return PlainTextResponse(f"{why}\n", status, {"Connection": "close", **(headers or {})})
+class Server(ThreadingHTTPServer):
+    """A thread for each connection, not too many of them, and none for long."""
 
+    def __init__(self, bound: socket.socket, folder: Path) -> None:
+        super().__init__(bound.getsockname()[:2], Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = bound
+        self.folder = folder.resolve()
+        name = str(bound.getsockname()[0])
+        local = frozenset({"localhost", name, f"[{name}]", "127.0.0.1", "[::1]"})
+        self.hosts = local if is_loopback(name) else None
+        self.deadlines: dict[socket.socket, float] = {}
 
-class Impatient(H11Protocol):
-    """HTTP/1.1 that hangs up on a client that does not finish its request; uvicorn would wait for ever."""
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Start a thread for a connection, if there are not too many."""
+        if len(self.deadlines) >= CONNECTIONS:
+            self.shutdown_request(request)
+            return
+        self.deadlines[request] = time.monotonic() + REQUEST_SECONDS
+        super().process_request(request, client_address)
 
-    def connection_made(self, transport: Any) -> None:
-        """Start the clock."""
-        super().connection_made(transport)
-        self._clock = self.loop.call_later(REQUEST_SECONDS, self._late)
+    def service_actions(self) -> None:
+        """Hang up on connections past their deadline; ``serve_forever`` calls this twice a second."""
+        now = time.monotonic()
+        for connection, deadline in list(self.deadlines.items()):
+            if now > deadline:
+                self._hang_up(connection)
 
-    def _late(self) -> None:
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
-        else:  # at work on an answer: look again
-            self._clock = self.loop.call_later(REQUEST_SECONDS, self._late)
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self.deadlines.pop(request, None)
+        super().shutdown_request(request)
 
-    def on_response_complete(self) -> None:
-        """Start the clock anew, for the next request on this connection."""
-        self._clock.cancel()
-        self._clock = self.loop.call_later(REQUEST_SECONDS, self._late)
-        super().on_response_complete()
+    def server_close(self) -> None:
+        """Close everything: an answer that is under way is cut off."""
+        super().server_close()
+        for connection in list(self.deadlines):
+            self._hang_up(connection)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
-        self._clock.cancel()
-        super().connection_lost(exc)
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a visitor that is gone or was hung up on is no error of ours."""
 
-
-def application(folder: Path, hosts: frozenset[str] | None = None) -> ASGIApp:
-    """Return the server of ``folder`` as an ASGI application; ``hosts`` are the names it answers to, None is any."""
-    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-    app.mount("/", StaticFiles(directory=folder, html=True))
-    return Guard(app, hosts)
+    @staticmethod
+    def _hang_up(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # gone already
+            connection.shutdown(socket.SHUT_RDWR)  # its thread is woken, and closes it
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket, or raise a ValueError that says what to do; port 0 takes any free one."""
+    """Take a port.
+
+    Args:
+        host: The address to listen on.
+        port: The port, or 0 for any free one.
+
+    Returns:
+        A listening socket.
+
+    Raises:
+        ValueError: If the port is in use, or the address cannot be listened on.
+    """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
-            bound.listen()  # at once: until then another process could still take the port
+            bound.listen(CONNECTIONS)  # at once: until then another process could still take the port
         except OSError:
             bound.close()
             raise
@@ -157,38 +200,20 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(folder: Path, bound: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
-    """Serve ``folder`` on a bound socket until Ctrl-C or SIGTERM; ``ready`` is called once it answers."""
-    name = str(bound.getsockname()[0])
-    hosts = frozenset({"localhost", name, f"[{name}]", "127.0.0.1", "[::1]"}) if is_loopback(name) else None
+    """Serve a folder until Ctrl-C or SIGTERM.
 
-    class Server(uvicorn.Server):
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            ready()
-
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # answers cut off now are meant to be
-            await super().shutdown(sockets)
-
-    config = uvicorn.Config(
-        application(folder, hosts),
-        http=Impatient,
-        ws="none",
-        lifespan="off",
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        limit_concurrency=CONNECTIONS,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=2,
-        h11_max_incomplete_event_size=16_384,
-    )
-    # After its shutdown uvicorn sends itself the signal again: it must find a handler that lets us clean up.
+    Args:
+        folder: What to serve.
+        bound: A socket from :func:`listen`. It is closed at the end.
+        ready: Called once, when requests are answered.
+    """
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    server = Server(bound, folder)
     try:
-        Server(config).run(sockets=[bound])
+        ready()
+        server.serve_forever()
     except KeyboardInterrupt:
-        pass  # asked to stop, and stopped
+        pass  # asked to stop
     finally:
+        server.server_close()
         signal.signal(signal.SIGTERM, before)
-        bound.close()

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 import unshift
 from unshift.data import prepare, to_float
 from unshift.data.catalogue import DATASETS
-from unshift.demo.assets import VERSION
 from unshift.demo.models import put_classifier, put_restorer
-from unshift.demo.samples import ENTRIES, Entry, samples
+from unshift.demo.runtime import VERSION
+from unshift.demo.samples import CHOICES, Choice, samples
 from unshift.experiments.classifiers import shipped
 from unshift.shifts import apply
 from unshift.weights import pretrained
@@ -34,12 +34,12 @@ PAGE = Path(__file__).with_name("page")
 START = (-5, 9)  # the shift that greets: 5 up, 9 right
 
 
-def offered() -> list[Entry]:
+def offered() -> list[Choice]:
     """Return the choices that this installation can offer: classifier shipped, restorer shipped, pictures there."""
     classifiers, restorers = shipped(), pretrained()
     return [
         entry
-        for entry in ENTRIES
+        for entry in CHOICES
         if entry.classifier in classifiers and entry.restorer in restorers and samples(entry) is not None
     ]
 
@@ -48,11 +48,18 @@ def write(
     folder: Path,
     runtime: Mapping[str, Path],
     progress: Callable[[str], None] = lambda _: None,
-    entries: Sequence[Entry] | None = None,
+    entries: Sequence[Choice] | None = None,
 ) -> None:
-    """Write the page into ``folder``, which may hold an older one; ``runtime`` is what ``assets.runtime`` returns.
+    """Write the page.
 
-    ``entries`` are the choices on it: all that are offered, unless told.
+    Args:
+        folder: Where to. It may hold an older page.
+        runtime: What :func:`unshift.demo.runtime.runtime_files` returns.
+        progress: Called with a line for each step that takes long.
+        entries: The choices on the page. Default: all that are offered.
+
+    Raises:
+        ValueError: If the packages that export models are not installed.
     """
     needs = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
     if needs:
@@ -68,15 +75,15 @@ def write(
         shutil.copyfile(source, folder / "runtime" / ("ort.wasm" if name.endswith(".wasm") else "ort.js"))
     if entries is None:
         entries = offered()
-        for entry in ENTRIES:
+        for entry in CHOICES:
             if entry not in entries and samples(entry) is None:
-                progress(f"no {entry.title.lower()} on the page: `unshift data get {entry.name}` brings them")
+                progress(f"no {entry.title.lower()} on the page: `unshift data get {entry.name}` downloads them")
     made = [_entry(entry, folder, progress) for entry in entries]
     manifest = {"unshift": unshift.__version__, "runtime": VERSION, "start": list(START), "entries": made}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
-def _entry(entry: Entry, folder: Path, progress: Callable[[str], None]) -> dict[str, Any]:
+def _entry(entry: Choice, folder: Path, progress: Callable[[str], None]) -> dict[str, Any]:
     """Write one choice's pictures and models; return what the page must know of it."""
     pictures, classifier, restorer = samples(entry), shipped()[entry.classifier](), unshift.load(entry.restorer)
     assert pictures is not None
@@ -95,7 +102,7 @@ def _entry(entry: Entry, folder: Path, progress: Callable[[str], None]) -> dict[
         "noun": entry.noun,
         "drawn": entry.drawn,
         "light_on_dark": entry.light_on_dark,
-        "about": about.about,
+        "about": about.summary(),
         "licence": about.licence,
         "classes": list(about.classes),
         "channels": ready.shape[1],

@@ -51,6 +51,16 @@ def is_aperiodic(dataset: Tensor, *, channel_shifts: bool = False) -> Aperiodici
 
     >>> print(is_aperiodic(torch.tensor([[[1, 2, 3]], [[3, 1, 2]]])))
     not aperiodic: image 1 is image 0 shifted by (1,)
+
+    Args:
+        dataset: Images ``(image, channel, *spatial)`` of any real type.
+        channel_shifts: Whether a shift may also rotate the channels.
+
+    Returns:
+        The answer. It is true if the dataset is aperiodic, and else names the images.
+
+    Raises:
+        ValueError: If ``dataset`` is not of that shape, or holds NaN.
     """
     check_images(dataset)
     if dataset.is_floating_point() and dataset.isnan().any():

@@ -33,6 +33,15 @@ def binary_layers(Q: int) -> list[tuple[np.ndarray, np.ndarray]]:
     bit. The state is ``(x, x_Q, …)``, then the last bit takes the place of ``x``, so no layer is wider
     than ``Q + 1``. Python integers in object arrays: exact for any ``Q``. The last layer's rows are
     ordered so that ``x_0, …, x_Q`` come out in that order (the paper leaves ``x_0, x_Q, …, x_1``).
+
+    Args:
+        Q: Values have ``Q + 1`` bits.
+
+    Returns:
+        Weights ``(out, in)`` and bias ``(out,)`` of each layer.
+
+    Raises:
+        ValueError: If ``Q`` is negative.
     """
     if Q < 0:
         raise ValueError(f"Q must be 0 or more (values have Q + 1 bits), got {Q}")
@@ -63,6 +72,16 @@ def decompose(values: Sequence[int], Q: int) -> list[tuple[int, ...]]:
 
     >>> decompose([2, 3], Q=2)
     [(0, 1, 0), (1, 1, 0)]
+
+    Args:
+        values: Integers in ``[0, 2^(Q+1))``.
+        Q: Values have ``Q + 1`` bits.
+
+    Returns:
+        The bits of each value, least significant first.
+
+    Raises:
+        ValueError: If a value is out of range.
     """
     _check_range(min(values, default=0), max(values, default=0), Q)
     state = np.array([list(values)], dtype=object)
@@ -76,6 +95,17 @@ def binary_network(Q: int, size: Sequence[int], channels: int = 1) -> CanonicalN
 
     Depth ``2Q+2``; width ``(Q+1)·P·N``. (The lemma says ``(Q+1)N``, which is this for ``P = 1``; its
     proof has ``n_l = K_l × P`` channels.) Float64, exact while ``Q ≤ 50``.
+
+    Args:
+        Q: Pixels have ``Q + 1`` bits.
+        size: The spatial size of an image.
+        channels: Its channels ``P``.
+
+    Returns:
+        A network from images ``(batch, P, *size)`` to bits ``(batch, (Q+1)·P, *size)``.
+
+    Raises:
+        ValueError: If float64 cannot hold the numbers of this ``Q``.
     """
     if Q > _MOST_Q_FLOAT64:
         raise ValueError(
@@ -97,6 +127,16 @@ def bit_planes(images: Tensor, Q: int) -> Tensor:
 
     >>> bit_planes(torch.tensor([[[3, 2]]]), Q=2).tolist()
     [[[1, 0], [1, 1], [0, 0]]]
+
+    Args:
+        images: ``(batch, P, *size)``, of any real type.
+        Q: Pixels have ``Q + 1`` bits.
+
+    Returns:
+        The bits of all pixels.
+
+    Raises:
+        ValueError: If a pixel is not an integer in ``[0, 2^(Q+1))``.
     """
     integers = check_integers(images, Q)
     planes = [((integers >> q) & 1).to(torch.uint8) for q in range(Q + 1)]

@@ -79,7 +79,10 @@ class CanonicalNetwork(nn.Sequential):
         """Map images ``(batch, channel, *size)`` of any real type through all layers, in float64."""
         if check_images(images) != self.size:
             raise ValueError(f"this network is for images of size {self.size}, got {tuple(images.shape[2:])}")
-        return super().forward(images.double())
+        features = images.double()
+        for layer in self:
+            features = layer(features)
+        return features
 
 
 def is_estimator(network: Callable[[Tensor], Tensor], dataset: Tensor, *, unique: bool = True) -> bool:
@@ -88,6 +91,14 @@ def is_estimator(network: Callable[[Tensor], Tensor], dataset: Tensor, *, unique
     ``network`` maps ``(batch, channel, *size)`` to ``(batch, *size)`` or ``(batch, 1, *size)``. As the paper
     words it (``unique=False``) a constant map is an estimator too; one that tells a shift needs 0 to
     be the *only* maximum.
+
+    Args:
+        network: From images ``(batch, channel, *size)`` to scores.
+        dataset: Images ``(image, channel, *size)``.
+        unique: Whether position 0 must be the only maximum.
+
+    Returns:
+        Whether it is one for every image.
     """
     values = network(dataset).flatten(1)
     top = values.amax(dim=1)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unshift.shifts import apply, undo
 from unshift.theory.aperiodic import Aperiodicity, is_aperiodic
-from unshift.theory.restorers import ExactScorer
+from unshift.theory.exact_scorer import ExactScorer
 from unshift.theory.surds import Surd
 
 __all__ = ["Certificate", "certify"]
@@ -81,8 +81,17 @@ def certify(dataset: Tensor, Q: int | None = None, *, brute_force: int = 1) -> C
     the ``N`` shifted copies is scored, undone and compared with the image, pixel by pixel. With
     ``brute_force=len(dataset)`` that is all of them, and equivariance is not used at all.
 
-    A dataset that is not aperiodic is refused: the certificate is false and its witness names the
-    images. A wrong type, shape or range is a ``ValueError``.
+    Args:
+        dataset: Integer images ``(image, channel, *spatial)``.
+        Q: Pixels have ``Q + 1`` bits. Default: as many as the largest pixel needs.
+        brute_force: How many images to check under every shift without using equivariance.
+
+    Returns:
+        The certificate. It is true if every image is restored under every shift. If the dataset is not
+        aperiodic it is false, and its witness names the images.
+
+    Raises:
+        ValueError: If the images are not of that shape, or their pixels not in range.
     """
     answer = is_aperiodic(dataset)
     N = math.prod(dataset.shape[2:])
@@ -90,8 +99,7 @@ def certify(dataset: Tensor, Q: int | None = None, *, brute_force: int = 1) -> C
         return Certificate(len(dataset), N, 0, 0, Fraction(0), 0.0, False, answer)
     scorer = ExactScorer(dataset, Q)
     norms, K = scorer.norms(), 2 * scorer.GN + 1
-    S = len(norms)
-    count = min(brute_force, S)
+    S, count = len(norms), min(brute_force, len(norms))
     by_hand = {i * (S - 1) // max(count - 1, 1) for i in range(count)}
     failures: list[Failure] = []
     gaps: list[Surd] = []
@@ -111,8 +119,7 @@ def certify(dataset: Tensor, Q: int | None = None, *, brute_force: int = 1) -> C
                 wrong = _not_restored(scorer, image)
                 failures += [Failure(name, shift, "this copy is not restored") for shift in wrong]
                 copies += N
-    smallest = min(gaps, default=Surd())
-    bound = Fraction(1, K)
+    smallest, bound = min(gaps, default=Surd()), Fraction(1, K)
     return Certificate(
         images=S,
         shifts=N,

@@ -71,6 +71,17 @@ def check_affine(matrix: Tensor, bias: Tensor | None, size: Sequence[int]) -> Ve
 
     >>> print(check_affine(torch.tensor([[1, 2], [2, 3]]), None, (2,)))
     not equivariant: matrix entry [1, 1] is 3, but [0, 0], which must equal it, is 1
+
+    Args:
+        matrix: ``(N, N)``, or ``(out, in, N, N)`` for several channels.
+        bias: ``(N,)`` or ``(out, N)``; None is zero.
+        size: The spatial size, whose product is ``N``.
+
+    Returns:
+        The verdict, with a witness if it is false.
+
+    Raises:
+        ValueError: If the shapes do not fit, or an entry is not finite.
     """
     filters, constants = _with_channels(matrix, bias, size)
     grid = positions(size)
@@ -106,6 +117,17 @@ def nearest_equivariant(matrix: Tensor, bias: Tensor | None, size: Sequence[int]
     Averaging ``T^-M A T^M`` over the group averages each circular diagonal, and the bias. The
     group acts by permutations, so this is the orthogonal projection in the Frobenius norm, hence
     the nearest. In float64, since an average has to be rounded.
+
+    Args:
+        matrix: ``(N, N)``, or ``(out, in, N, N)`` for several channels.
+        bias: ``(N,)`` or ``(out, N)``; None is zero.
+        size: The spatial size, whose product is ``N``.
+
+    Returns:
+        The matrix, the bias, and how far they are from those given.
+
+    Raises:
+        ValueError: If the shapes do not fit, or an entry is not finite.
     """
     filters, constants = _with_channels(matrix, bias, size)
     filters, constants = filters.double(), constants.double()
@@ -121,6 +143,17 @@ def affine_of(function: Callable[[Tensor], Tensor], size: Sequence[int], channel
 
     ``function`` maps float64 images ``(batch, channels, *size)`` to ``(batch, out, *size)``. The bias
     is the image of zero, each column the image of a one-hot: section 3.2 of the paper.
+
+    Args:
+        function: The map. It must be affine; this is not checked.
+        size: The spatial size of an image.
+        channels: Its channels.
+
+    Returns:
+        The matrix and the bias.
+
+    Raises:
+        ValueError: If the map changes the size of the images.
     """
     outputs = torch.cat([_call(function, probe) for probe in _affine_probes(size, channels)])
     if tuple(outputs.shape[2:]) != tuple(size):
@@ -145,6 +178,16 @@ def check_map(
     an affine map is fixed by zero and the one-hots, so **for an affine map this decides** (Theorem
     3.4). For any other map ``False`` is a proof, ``True`` only that no counterexample was met.
     ``tolerance`` is relative to the largest output: floating-point maps round.
+
+    Args:
+        function: The map.
+        size: The spatial size of an image.
+        channels: Its channels.
+        tolerance: How much two outputs may differ, relative to the largest.
+        seed: Of the random images.
+
+    Returns:
+        The verdict, with a witness if it is false.
     """
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(8, channels, *size, generator=generator, dtype=torch.float64)

@@ -64,6 +64,16 @@ def overlaps(filters: Tensor, images: Tensor) -> Tensor:
     well above the relative error of one transform or sum, the error is below ``ε(4 + √N)·GN`` (two transforms
     in, one out, where an L2 error bounds every entry): 2e-8 for 8 planes of 28x28. A size for which
     that bound is not below 1/4 is refused.
+
+    Args:
+        filters: Bits ``(k, G, *size)``.
+        images: Bits ``(b, G, *size)``.
+
+    Returns:
+        int64 ``(b, k, *size)``.
+
+    Raises:
+        ValueError: If the images are too large for the bound.
     """
     size = tuple(images.shape[2:])
     G, N = images.shape[1], math.prod(size)
@@ -75,7 +85,7 @@ def overlaps(filters: Tensor, images: Tensor) -> Tensor:
     for image, filter in zip(images.unbind(1), filters.unbind(1), strict=True):  # a plane at a time stays in cache
         spectra = [torch.fft.rfftn(plane.double(), dim=axes) for plane in (image, filter)]
         product = product + spectra[0][:, None] * spectra[1].conj()
-    result = torch.fft.irfftn(product, s=size, dim=tuple(range(2, len(size) + 2)))
+    result: Tensor = torch.fft.irfftn(product, s=size, dim=tuple(range(2, len(size) + 2)))
     rounded = result.round()
     # A guard on the FFT at hand, not the proof: the bound above is.
     assert float((result - rounded).abs().max()) <= bound, "the FFT is less accurate than its bound"
@@ -94,8 +104,13 @@ class ExactScorer(nn.Module):
       their only maximum at the shift that was applied; :func:`unshift.theory.certify` computes it.
       (For other images the network may let lower filters break ties; both rules are equivariant.)
 
-    Raises a ``ValueError`` that names the images if ``dataset`` is not aperiodic. ``Q`` defaults to the
-    least that holds the largest pixel. Images that occur twice count once.
+    Args:
+        dataset: Integer images ``(image, channel, *size)``. Those that occur twice count once.
+        Q: Pixels have ``Q + 1`` bits. Default: as many as the largest pixel needs.
+
+    Raises:
+        ValueError: If the dataset is empty or not aperiodic (the message names the images), or a pixel is not
+            an integer in range.
     """
 
     order: Tensor

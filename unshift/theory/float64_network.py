@@ -14,7 +14,7 @@ from torch import Tensor
 
 from unshift.theory.binary import binary_network, bit_planes
 from unshift.theory.canonical import CanonicalLayer, CanonicalNetwork
-from unshift.theory.restorers import ExactScorer, alpha, offset
+from unshift.theory.exact_scorer import ExactScorer, alpha, offset
 
 __all__ = ["Float64Limits", "binary_restorer", "float64_limits", "theorem_network"]
 
@@ -50,6 +50,16 @@ def binary_restorer(dataset: Tensor) -> CanonicalNetwork:
     """Return the 2-layer network of Lemma 4.4 for a *binary* aperiodic dataset, as float64 layers.
 
     Width ``SN``. Raises an ``OverflowError`` that gives the limit when ``α^(S-1)`` does not fit.
+
+    Args:
+        dataset: Images ``(image, channel, *size)`` of zeros and ones.
+
+    Returns:
+        The network, from images ``(batch, channel, *size)`` to scores.
+
+    Raises:
+        ValueError: If the dataset is not binary, or not aperiodic.
+        OverflowError: If it has too many images for float64.
     """
     scorer = ExactScorer(dataset, Q=0)
     return CanonicalNetwork(_restoring_layers(scorer), tuple(dataset.shape[2:]))
@@ -60,6 +70,17 @@ def theorem_network(dataset: Tensor, Q: int | None = None) -> CanonicalNetwork:
 
     Depth ``2Q+4``, width ``max(S, (Q+1)·P)·N``. Raises an ``OverflowError`` that gives the limit
     when ``α^(S-1)`` does not fit: use :class:`ExactScorer`, which has none.
+
+    Args:
+        dataset: Integer images ``(image, channel, *size)``.
+        Q: Pixels have ``Q + 1`` bits. Default: as many as the largest pixel needs.
+
+    Returns:
+        The network, from images ``(batch, channel, *size)`` to scores.
+
+    Raises:
+        ValueError: If the dataset is not aperiodic, or a pixel is out of range.
+        OverflowError: If it has too many images for float64.
     """
     scorer = ExactScorer(dataset, Q)
     size = tuple(dataset.shape[2:])

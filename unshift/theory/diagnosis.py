@@ -65,13 +65,21 @@ class Diagnosis:
 
 
 def diagnose(model: nn.Module, size: Sequence[int], channels: int = 1, *, shifts: int = 16, seed: int = 0) -> Diagnosis:
-    """Test every leaf layer of ``model`` on its own input: Corollary 3.6, per layer.
+    """Find the layers of ``model`` that break equivariance: Corollary 3.6, layer by layer.
 
-    A float64 copy of the model runs once, in evaluation mode, on a random image
-    ``(1, channels, *size)``; the input of each leaf is recorded. Each leaf is then given that input,
-    and the same pixels in random order, under ``shifts`` shifts (every shift, if there are no more;
-    the unit shifts are always among them). Functions called between the layers are not leaves:
-    the last row, the network as a whole, covers them.
+    A float64 copy of the model runs once, in evaluation mode, on a random image; the input of each leaf
+    layer is recorded. Each leaf is then tested on that input, and on the same pixels in random order.
+    Functions called between the layers are not leaves: the last row, the network as a whole, covers them.
+
+    Args:
+        model: Any network of images ``(batch, channels, *size)``. It is not changed.
+        size: The spatial size of an image.
+        channels: Its channels.
+        shifts: How many shifts to test. Unit shifts are always among them; small images are tested under all.
+        seed: Of the random image and shifts.
+
+    Returns:
+        A table with one row per layer. It is true if no layer breaks.
     """
     net = copy.deepcopy(model).double().eval()
     generator = torch.Generator().manual_seed(seed)
@@ -160,10 +168,10 @@ def _why(module: nn.Module, before: tuple[int, ...], after: tuple[int, ...], wor
         reasons.append("pooling windows do not wrap around")
     padded = any(padding) or (getattr(module, "padding", None) == "same" and max(kernel) > 1)
     if padded and getattr(module, "padding_mode", "zeros") == "zeros":
-        reasons.append("padding shows the border what is not the opposite border")
+        reasons.append("the padding does not wrap around: a border does not see the opposite one")
     if before != after:
         reasons.append(f"{_times(before)} becomes {_times(after)}: not a map from H to H")
-    return "; ".join(reasons) or f"commutes with no such shift as {worst}"
+    return "; ".join(reasons) or f"does not commute with a shift by {worst}"
 
 
 def _times(size: tuple[int, ...]) -> str:
