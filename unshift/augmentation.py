@@ -1,7 +1,8 @@
 """What may be done to training images without moving them: a mirrored photo, or a part of it, is an upright photo too.
 
 An augmentation is a function ``(images, generator) -> images`` of one batch. It may draw from the generator and from
-nothing else, so that a run that was killed sees the same images again.
+nothing else, so that a run that was killed sees the same images again. One that moves the images returns ``(images, pose)``
+instead, and the pose is then the target: moves that are not exact, such as rotations by any angle, are learnt from.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["AUGMENTATIONS", "Augmentation", "named"]
+from unshift.coordinates import Pose
 
-Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+__all__ = ["AUGMENTATIONS", "Augmentation", "augmented", "named"]
+
+Augmentation = Callable[[Tensor, torch.Generator], Tensor | tuple[Tensor, Pose]]
 
 SMALLEST = 9
 """Pixels that a window leaves of each side at the least: the longest kernel of a preset that takes any size."""
@@ -53,3 +56,19 @@ def named(augment: Sequence[str | Augmentation]) -> dict[str, Augmentation]:
         name = one if isinstance(one, str) else getattr(one, "__name__", type(one).__name__)
         found[name] = AUGMENTATIONS[one] if isinstance(one, str) else one
     return found
+
+
+def augmented(
+    images: Tensor, augmentations: dict[str, Augmentation], generator: torch.Generator
+) -> tuple[Tensor, Pose | None]:
+    """Do all augmentations to one batch, one after another; return the images, and the pose of the one that moved them."""
+    pose = None
+    for augment in augmentations.values():
+        found = augment(images, generator)
+        if isinstance(found, tuple):
+            if pose is not None:
+                raise ValueError("only one augmentation may move the images")
+            images, pose = found
+        else:
+            images = found
+    return images, pose

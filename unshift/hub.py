@@ -21,8 +21,7 @@ try:
 except ImportError as error:
     raise ImportError("unshift.hub needs huggingface_hub: pip install 'unshift[hub]'") from error
 
-from unshift.polar import Polar
-from unshift.restorer import Restorer
+from unshift.restorer import Chain, Restorer
 from unshift.weights import load, model_card, read_header, save
 
 __all__ = ["from_pretrained", "push_to_hub", "save_pretrained"]
@@ -34,7 +33,7 @@ CONFIG = "config.json"
 class _Repository(ModelHubMixin, library_name="unshift", tags=["equivariance", "shift-invariance"]):
     """What the mixin saves and loads: it *has* a restorer, so that a restorer need not know of the Hub."""
 
-    def __init__(self, restorer: Restorer) -> None:
+    def __init__(self, restorer: Restorer | Chain) -> None:
         self.restorer = restorer
 
     def _save_pretrained(self, save_directory: Path) -> None:
@@ -53,8 +52,7 @@ class _Repository(ModelHubMixin, library_name="unshift", tags=["equivariance", "
     def generate_model_card(self, name: str = "restorer", repo_id: str | None = None) -> ModelCard:
         """Return the card: the metadata of the weights in words, and three lines that use them."""
         front = self._hub_mixin_info.model_card_data.to_yaml()
-        moves = "quarter turn" if isinstance(self.restorer.coordinates, Polar) else "circular shift"
-        usage = _USAGE.format(where=repo_id or "path/to/this/folder", moves=moves)
+        usage = _USAGE.format(where=repo_id or "path/to/this/folder", undoes=self.restorer.coordinates.undoes)
         return ModelCard(f"---\n{front}\n---\n\n{model_card(name, self.restorer)}\n{usage}")
 
 
@@ -71,12 +69,12 @@ restorer = hub.from_pretrained("{where}")
 model = torch.nn.Sequential(restorer, classifier)  # any frozen classifier of such images
 ```
 
-It gives one and the same image for every {moves} of an image, bit for bit. How often that is the upright image is
+It undoes {undoes}: however an image was moved, one and the same image comes out, bit for bit. How often that is the upright image is
 what the rates above say.
 """
 
 
-def save_pretrained(restorer: Restorer, folder: str | Path, *, name: str | None = None) -> None:
+def save_pretrained(restorer: Restorer | Chain, folder: str | Path, *, name: str | None = None) -> None:
     """Write ``restorer`` to ``folder`` as a repository: weights, config and card. A card that is there is kept.
 
     Args:
@@ -87,7 +85,7 @@ def save_pretrained(restorer: Restorer, folder: str | Path, *, name: str | None 
     _Repository(restorer).save_pretrained(folder, model_card_kwargs={"name": name or Path(folder).name})
 
 
-def push_to_hub(restorer: Restorer, repo_id: str, **options: Any) -> str:
+def push_to_hub(restorer: Restorer | Chain, repo_id: str, **options: Any) -> str:
     """Upload ``restorer`` with its card.
 
     Args:
@@ -103,7 +101,7 @@ def push_to_hub(restorer: Restorer, repo_id: str, **options: Any) -> str:
     return _Repository(restorer).push_to_hub(repo_id, model_card_kwargs=card, **options)
 
 
-def from_pretrained(repo_id_or_folder: str | Path, *, pad: int | None = None, **options: Any) -> Restorer:
+def from_pretrained(repo_id_or_folder: str | Path, *, pad: int | None = None, **options: Any) -> Restorer | Chain:
     """Load the restorer of a Hub repository (downloaded once, then cached) or of a local folder.
 
     Args:

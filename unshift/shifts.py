@@ -19,8 +19,9 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-__all__ = ["apply", "check_images", "compose", "take", "undo"]
+__all__ = ["add_margin", "apply", "check_images", "compose", "take", "undo"]
 
 
 _NO_GATHER = {torch.uint16, torch.uint32, torch.uint64}
@@ -66,6 +67,11 @@ def _check_shift(images: Tensor, shift: Tensor) -> tuple[int, ...]:
             f"got {tuple(shift.shape)}"
         )
     return size
+
+
+def add_margin(images: Tensor, pad: int, value: float = 0.0) -> Tensor:
+    """Put ``images`` on a margin of ``pad`` constant pixels; a negative one is cut off."""
+    return F.pad(images, [pad] * 2 * (images.ndim - 2), value=value) if pad else images
 
 
 def apply(images: Tensor, shift: Tensor) -> Tensor:

@@ -23,9 +23,9 @@ from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, Dataset
 
-from unshift.augmentation import Augmentation, named
+from unshift.augmentation import Augmentation, augmented, named
 from unshift.checkpoint import Checkpoint, State
-from unshift.coordinates import Canvas, Coordinates
+from unshift.coordinates import Canvas, Coordinates, Pose
 from unshift.estimator import PRESETS, ShiftEstimator, as_float
 from unshift.evaluation import restoration_rates
 from unshift.exact import quantise
@@ -204,7 +204,6 @@ class _Examples:
             return torch.cat([coordinates.canvas(some)[:, 0] for some in part.split(256)]) if self.on_canvas else part
 
         self.data = usable(collect(images, keep), drop_unusable)
-        self.home = coordinates.home(self.shape[1:])
 
     def split(self, held_out: int, seed: int) -> tuple[Tensor, Tensor]:
         """Return the images to train on, and those held out."""
@@ -215,9 +214,12 @@ class _Examples:
         """Return what the network sees, ``(batch, copies, channel, *positions)``."""
         return batch[:, None] if self.on_canvas else self.coordinates.canvas(batch)
 
-    def target(self, batch: Tensor) -> int:
-        """Return the candidate that stands for no move: windows of images have a size of their own."""
-        return self.home if self.on_canvas else self.coordinates.home(tuple(batch.shape[2:]))
+    def target(self, batch: Tensor, pose: Pose | None) -> Tensor:
+        """Return the candidates that stand for ``pose``, or for no move, ``(batch,)``."""
+        size = self.shape[1:] if self.on_canvas else tuple(batch.shape[2:])  # windows have a size of their own
+        zero = torch.zeros(len(batch), dtype=torch.int64)
+        still = Pose(zero[:, None].expand(-1, len(size)), zero, zero.double())
+        return self.coordinates.candidate(pose or still, size)
 
     def sample(self, images: Tensor, count: int) -> Tensor:
         """Return ``count`` canvases."""
@@ -292,9 +294,7 @@ class _Run:
                     chance = torch.Generator().manual_seed(
                         ((seed + 1) * 2**32 + self.epoch * steps + self.step) % 2**63
                     )
-                    for augment in self.augmentations.values():
-                        batch = augment(batch, chance)
-                    self.loss_sum += self._learn(batch)
+                    self.loss_sum += self._learn(*augmented(batch, self.augmentations, chance))
                     self.step += 1
                     told.update()
                     if store and self.step < steps:
@@ -305,9 +305,9 @@ class _Run:
                 if store:
                     store.save(self)
 
-    def _learn(self, batch: Tensor) -> float:
+    def _learn(self, batch: Tensor, pose: Pose | None) -> float:
         self.estimator.train()
-        loss = F.cross_entropy(*self._scored(batch, self.estimator))
+        loss = F.cross_entropy(*self._scored(batch, pose, self.estimator))
         value = float(loss.detach())
         if not math.isfinite(value):
             raise ValueError(
@@ -321,15 +321,15 @@ class _Run:
             self.averaged.update_parameters(self.estimator)
         return value
 
-    def _scored(self, batch: Tensor, estimator: Any) -> tuple[Tensor, Tensor]:
-        """Return the scores of all candidates, ``(batch, n)``, and what they should point at: no move."""
+    def _scored(self, batch: Tensor, pose: Pose | None, estimator: Any) -> tuple[Tensor, Tensor]:
+        """Return the scores of all candidates, ``(batch, n)``, and which they should point at."""
         canvas = self.examples.canvas(batch)
         pixels = as_float(canvas.flatten(0, 1))
         if self.standard is not None:
             mean, deviation = self.standard
             pixels = (pixels - mean.view(1, -1, *[1] * (pixels.ndim - 2))) / deviation
         scores = estimator(pixels.to(next(self.estimator.parameters()).device)).reshape(len(batch), -1)
-        return scores, scores.new_full((len(batch),), self.examples.target(batch), dtype=torch.int64)
+        return scores, self.examples.target(batch, pose).to(scores.device)
 
     @torch.no_grad()
     def _finish_epoch(self, steps: int, held: Tensor) -> None:
@@ -339,7 +339,7 @@ class _Run:
         estimator.eval()
         loss, exact, positions = 0.0, 0, 1
         for batch in held.split(self.settings["batch_size"]):
-            scores, target = self._scored(batch, estimator)
+            scores, target = self._scored(batch, None, estimator)
             loss += float(F.cross_entropy(scores, target, reduction="sum")) / len(held)
             exact += int((scores.argmax(1) == target).sum())
             positions = scores.shape[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from unshift.coordinates.canvas import Canvas, add_margin, all_shifts, draw_shifts
+from unshift.coordinates.canvas import Canvas, all_shifts, draw_shifts
 from unshift.coordinates.centre import Centre
 from unshift.coordinates.chained import Chained, merged
 from unshift.coordinates.polar import Polar
@@ -29,7 +29,6 @@ __all__ = [
     "Posed",
     "Ring",
     "Turns",
-    "add_margin",
     "all_shifts",
     "draw_shifts",
     "from_description",

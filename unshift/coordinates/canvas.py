@@ -6,18 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from unshift.coordinates.protocol import Coordinates, Pose, Posed
 from unshift.estimator import ShiftEstimator
-from unshift.shifts import apply, check_images, undo
+from unshift.shifts import add_margin, apply, check_images, undo
 
-__all__ = ["Canvas", "add_margin", "all_shifts", "circular_distance", "draw_shifts", "unravel"]
-
-
-def add_margin(images: Tensor, pad: int, value: float = 0.0) -> Tensor:
-    """Put ``images`` on a margin of ``pad`` constant pixels; a negative one is cut off."""
-    return F.pad(images, [pad] * 2 * (images.ndim - 2), value=value) if pad else images
+__all__ = ["Canvas", "all_shifts", "circular_distance", "draw_shifts", "ravel", "unravel"]
 
 
 def unravel(index: Tensor, size: tuple[int, ...]) -> Tensor:
@@ -27,6 +21,14 @@ def unravel(index: Tensor, size: tuple[int, ...]) -> Tensor:
         position.insert(0, index % n)
         index = index // n
     return torch.stack(position, 1)
+
+
+def ravel(position: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Turn positions ``(batch, d)``, any integers, into flat indices ``(batch,)``: the inverse of :func:`unravel`."""
+    index = torch.zeros_like(position[:, 0])
+    for axis, n in enumerate(size):
+        index = index * n + position[:, axis] % n
+    return index
 
 
 def all_shifts(size: tuple[int, ...]) -> Tensor:
@@ -99,9 +101,9 @@ class Canvas(nn.Module):
         """See :class:`Coordinates`."""
         return ranks
 
-    def home(self, size: tuple[int, ...]) -> int:
+    def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """See :class:`Coordinates`."""
-        return 0
+        return ravel(pose.shift, tuple(n + 2 * self.pad for n in size))
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
         """See :class:`Coordinates`."""

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unshift.coordinates.canvas import unravel
+from unshift.coordinates.canvas import ravel, unravel
 from unshift.coordinates.protocol import Coordinates, Pose, Posed
 from unshift.coordinates.turns import Turns
 from unshift.estimator import ShiftEstimator
@@ -68,9 +68,9 @@ class Centre(nn.Module):
         assert order is not None
         return order
 
-    def home(self, size: tuple[int, ...]) -> int:
+    def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """See :class:`Coordinates`."""
-        return (size[0] // 2) * size[1] + size[1] // 2
+        return ravel(pose.shift + torch.tensor(size, device=pose.shift.device) // 2, size)
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
         """See :class:`Coordinates`."""

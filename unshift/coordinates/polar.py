@@ -252,9 +252,10 @@ class Polar(nn.Module):
         places = torch.arange(self.angles, device=scores.device)
         return (places == index[:, None]).to(torch.int64)
 
-    def home(self, size: tuple[int, ...]) -> int:
+    def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """See :class:`Coordinates`."""
-        return 0
+        assert pose.angle is not None
+        return (pose.angle * self.angles / 360).round().to(torch.int64) % self.angles
 
     def _grains(self, step: Tensor, scores: Tensor) -> Tensor:
         """Return the rotation that was applied, int64 grains ``(batch,)`` from -180 to 180 degrees.

@@ -83,8 +83,8 @@ class Coordinates(Protocol):
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
         """Return the pose that candidates ``index`` ``(batch,)`` stand for, of images of ``size``; ``scores`` may refine it."""
 
-    def home(self, size: tuple[int, ...]) -> int:
-        """Return the candidate that stands for no move at all, of images of ``size``: the target of training."""
+    def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
+        """Return the candidates that stand for ``pose``, the inverse of :meth:`pose`: the targets of training."""
 
     # --- undoing it, and doing it ---
 

@@ -71,9 +71,10 @@ class Ring(nn.Module):
         """See :class:`Coordinates`."""
         return ranks
 
-    def home(self, size: tuple[int, ...]) -> int:
+    def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """See :class:`Coordinates`."""
-        return 0
+        axis = self._axis(len(size))
+        return pose.shift[:, axis] % size[axis]
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
         """See :class:`Coordinates`."""

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from unshift.coordinates.canvas import all_shifts, circular_distance, draw_shifts, unravel
+from unshift.coordinates.canvas import all_shifts, circular_distance, draw_shifts, ravel, unravel
 from unshift.coordinates.protocol import Coordinates, Pose, Posed
 from unshift.estimator import ShiftEstimator
 from unshift.shifts import apply, check_images, take, undo
@@ -180,9 +180,12 @@ class Turns(nn.Module):
         """See :class:`Coordinates`."""
         return ranks
 
-    def home(self, size: tuple[int, ...]) -> int:
+    def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """See :class:`Coordinates`."""
-        return 0
+        assert pose.turn is not None
+        inverses = [element.of_shift(pose.shift) for element in self._inverses(len(size))]
+        position = torch.stack(inverses, 1).gather(1, pose.turn[:, None, None].expand(-1, 1, len(size)))[:, 0]
+        return pose.turn * math.prod(size) + ravel(position, size)
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
         """See :class:`Coordinates`."""

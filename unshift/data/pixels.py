@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unshift.shifts import add_margin
+
 FITS = ("resize", "crop")
 
 
@@ -99,7 +101,7 @@ def pad(images: Tensor, p: int) -> Tensor:
     """
     if p < 0:
         raise ValueError(f"pad takes p >= 0, got {p}")
-    return F.pad(images, (p, p) * (images.ndim - 2))
+    return add_margin(images, p)
 
 
 def prepare(images: Tensor, preparation: Mapping[str, Any]) -> Tensor:

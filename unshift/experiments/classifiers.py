@@ -23,7 +23,6 @@ from safetensors.torch import save as to_bytes
 from torch import nn
 
 from unshift.data import ImageSet, dataset, prepare, root, to_float
-from unshift.data.volumes import mnist3d
 from unshift.evaluation import accuracy
 from unshift.experiments.architectures import ARCHITECTURES
 from unshift.experiments.classifier_training import Recipe, train_classifier
@@ -70,7 +69,7 @@ _HELD_OUT = {"mnist3d": 500}
 
 
 def _training_set(name: str) -> ImageSet:
-    return mnist3d("train") if name == "mnist3d" else dataset(name, "train")
+    return dataset("mnist3d", "train") if name == "mnist3d" else dataset(name, "train")
 
 
 def full(recipe: Recipe) -> Recipe:

@@ -20,12 +20,12 @@ from tqdm.auto import tqdm
 
 import unshift
 from unshift import Restorer
+from unshift.coordinates import Polar, rotate
 from unshift.data import dataset, resize, to_float
 from unshift.evaluation import predict
 from unshift.experiments.classifiers import shipped
 from unshift.experiments.record import Options, Result
 from unshift.experiments.rotation_baselines import principal_axis, reference_axis, vote
-from unshift.coordinates import Polar, rotate
 
 __all__ = ["SHOWN", "RotatedDigits", "enlarge", "load", "measure", "shrink"]
 
@@ -61,8 +61,11 @@ def load(options: Options) -> RotatedDigits:
     if options.train:
         some = enlarge(upright.images[: 300 if quick else 6000])
         changes: dict[str, Any] = {"epochs": 1} if quick else {}
-        changes |= {"kind": "rotation", "data_name": "mnist-10k", "progress": options.progress}
-        restorers = {preset: unshift.fit(some, preset, **changes) for preset in ("dense", "paper")}
+        changes |= {"data_name": "mnist-10k", "progress": options.progress}
+        restorers = {
+            preset: unshift.fit(some, preset, coordinates=Polar.preset(preset, (SIZE, SIZE)), **changes)
+            for preset in ("dense", "paper")
+        }
     else:
         restorers = {name: unshift.load(name) for name in ("mnist-rotation", "mnist-rotation-paper")}
     return RotatedDigits(

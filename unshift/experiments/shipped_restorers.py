@@ -16,7 +16,6 @@ from torch.utils.data import Dataset
 
 import unshift
 from unshift.data import dataset, prepare, to_float
-from unshift.data.volumes import mnist3d
 from unshift.evaluation import restoration_rates
 from unshift.polar import rotate, rotation_grid, rotation_network
 

@@ -14,7 +14,7 @@ import torch
 
 import unshift
 from unshift import apply
-from unshift.data.volumes import mnist3d
+from unshift.data import dataset
 from unshift.evaluation import predict, random_shifts
 from unshift.experiments import plots
 from unshift.experiments.accuracy_table import measure, table
@@ -27,11 +27,11 @@ ROWS = ("original", "shifted", "restored")
 
 def _load(options: Options) -> LoadedCase:
     """Return 3D-MNIST, regenerated, with the shipped classifier and restorer; to train, fit the restorer anew."""
-    test = mnist3d("test")
+    test = dataset("mnist3d", "test")
     assert test.labels is not None
     count = 12 if options.quick else len(test.images)
     if options.train:
-        some = mnist3d("train").images[: 64 if options.quick else None]
+        some = dataset("mnist3d", "train").images[: 64 if options.quick else None]
         epochs: dict[str, Any] = {"epochs": 1} if options.quick else {}
         restorers = {"paper": unshift.fit(some, "paper", data_name="mnist3d", progress=options.progress, **epochs)}
     else:
