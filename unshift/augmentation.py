@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from unshift.coordinates import Pose
+from unshift.estimator import as_float
 
 __all__ = ["AUGMENTATIONS", "Augmentation", "augmented", "named"]
 
@@ -39,7 +40,16 @@ def windows(images: Tensor, generator: torch.Generator) -> Tensor:
     return images
 
 
-AUGMENTATIONS: dict[str, Augmentation] = {"mirror": mirror, "windows": windows}
+def colour(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Change the contrast of each image, and the brightness of each of its channels, by up to 40 percent of their range."""
+    one = [1] * (images.ndim - 2)
+    pixels = as_float(images)
+    contrast = 1 + 0.4 * (2 * torch.rand(len(images), 1, *one, generator=generator) - 1)
+    brightness = 0.4 * (torch.rand(len(images), images.shape[1], *one, generator=generator) - 0.5)
+    return (pixels - 0.5) * contrast + 0.5 + brightness
+
+
+AUGMENTATIONS: dict[str, Augmentation] = {"mirror": mirror, "windows": windows, "colour": colour}
 """The augmentations that ``fit`` knows by name."""
 
 

@@ -223,10 +223,10 @@ class ShiftEstimator(nn.Module):
         if name == "seam":
             seam = cls(
                 in_channels,
-                channels=(16, 16),
-                kernel_size=clipped(5),
+                channels=(24,),
+                kernel_size=clipped(3),
                 bias=True,
-                line_channels=(32, 32, 1),
+                line_channels=(64, 64, 1),
                 line_kernel_size=clipped(9),
             )
             # A seam is a contrast: filters that start blind to brightness find it in fewer epochs.

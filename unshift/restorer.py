@@ -139,7 +139,7 @@ class Restorer(_Undoing):
         shown = images if of is None else of
         if not is_traced():
             check_finite(images)
-        block = max(1, BLOCK // math.prod(images.shape[1:]))
+        block = max(1, BLOCK // math.prod(images.shape[2:]))
         if is_traced() or len(images) <= block:
             return self.read(images, shown)[0]
         starts = range(0, len(images), block)

@@ -73,8 +73,14 @@ class _Calibration:
     def __init__(self, net: IntegerEstimator, images: Tensor, sum_bits: int) -> None:
         self.net, self.images, self.sum_bits = net, images, sum_bits
         self.plain = float32_is_plain(images.device)
+        self._made: dict[Any, Any] = {}
         widest = max(max(layer.weight.shape[:2]) for layer in net.local)  # type: ignore[union-attr, arg-type]
         self.block = max(1, BLOCK // (math.prod(images.shape[2:]) * widest))
+
+    def _ready(self, layer: Any, values: Tensor) -> Any:
+        if layer not in self._made:
+            self._made[layer] = layer.ready(values.shape[2:], plain=self.plain)
+        return self._made[layer]
 
     def pixels(self) -> Tensor:
         """Set the pixel scale; return what one integer step of a pixel is worth, for each channel."""
@@ -91,7 +97,7 @@ class _Calibration:
         for part in self.images.split(self.block):
             values = self.net.pixels(part)
             for layer in list(self.net.local)[:count]:
-                values = layer(values, self.plain)
+                values = layer(values, self._ready(layer, values))
             yield values
 
     def layers(self, layers: Any, floats: Any, unit: Tensor, inputs: Callable[[int], Iterator[Tensor]]) -> Tensor:
@@ -100,8 +106,12 @@ class _Calibration:
             if layer.divisor is None:
                 break
             scale = _fill(layer, floating.effective(), unit, self.sum_bits)
-            tops = [_top(IN_PLACE[layer.activation](layer.sums(values, self.plain)[0])) for values in inputs(at)]
+            tops = [
+                _top(IN_PLACE[layer.activation](layer.sums(values, self._ready(layer, values))))
+                for values in inputs(at)
+            ]
             layer.divisor.copy_(_divisor(torch.stack(tops).amax(0), self.net.largest))
+            del self._made[layer]  # made when its divisor was not known
             unit = layer.divisor.cpu() / scale
         return unit
 
@@ -116,7 +126,7 @@ class _Calibration:
         def inputs(count: int) -> Iterator[Tensor]:
             values = means
             for layer in list(layers)[:count]:
-                values = layer(values, self.plain)
+                values = layer(values, self._ready(layer, values))
             yield values
 
         return self.layers(layers, floats, unit * divisor.cpu() / (math.prod(size) / size[axis]), inputs)

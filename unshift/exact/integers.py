@@ -20,8 +20,8 @@ from unshift.exact.kernels import FLOAT32, FLOAT64, Direct32, Kernel, Task, floa
 
 __all__ = ["LARGEST_SCALE", "IntegerEstimator", "IntegerFilter"]
 
-BLOCK = 2**16
-"""Numbers of a map to work on at a time, for each thread: what a core's cache holds. ``benchmarks/run.py blocks``."""
+BLOCK = 2**20
+"""Bytes of maps to work on at a time, for each thread: what a core's cache holds. ``benchmarks/run.py blocks``."""
 
 LARGEST_SCALE = 2.0**100
 """Pixels that ``torch.set_flush_denormal`` may take for 0, below 2^-126, are 0 as integers with any scale up to this."""
@@ -38,6 +38,17 @@ class Ready(NamedTuple):
     cost: float = 0.0
 
 
+class Plan(NamedTuple):
+    """What the whole network needs at one size."""
+
+    local: list[Ready]
+    strips: list[Ready] | None
+    """for strips of the image; None where strips would cost more than the whole"""
+    lines: list[list[Ready]]
+    room: int
+    """numbers of a map that stay in one core's cache, with what the kernels make beside them"""
+
+
 class IntegerFilter(nn.Module):
     """A circular filter of integers; then, but for the last layer, activate, floor-divide and clamp."""
 
@@ -51,26 +62,15 @@ class IntegerFilter(nn.Module):
         self.register_buffer("bias", torch.zeros(shape[0], dtype=torch.int64))
         self.register_buffer("divisor", None if last else torch.ones(shape[0], dtype=torch.int64))
         self.largest, self.activation = largest, activation
-        self._ready: dict[Any, tuple[Any, Ready]] = {}
 
     @property
     def worst(self) -> float:
         """The largest that any sum can become."""
         return float((self.largest * self.weight.double().abs().flatten(1).sum(1) + self.bias.double().abs()).max())
 
-    def ready(self, size: Sequence[int], *, strips: bool, plain: bool, traced: bool = False) -> Ready:
-        """Return the layer made ready for images of ``size``; computed anew only when its integers have changed."""
-        key = (tuple(size), strips, plain, traced, self.weight.device)
-        # The tensors themselves are kept, so that no other can stand at their address; in-place changes are counted.
-        buffers = [buffer for buffer in (self.weight, self.bias, self.divisor) if buffer is not None]
-        found = self._ready.get(key)
-        if found and all(a is b and version == b._version for (a, version), b in zip(found[0], buffers, strict=True)):
-            return found[1]
-        made = self._prepare(Task(tuple(self.weight.shape), tuple(size), self.worst, strips, traced), plain)
-        if len(self._ready) >= 16:  # a stream of images of many sizes must not fill the memory
-            self._ready.clear()
-        self._ready[key] = [(buffer, buffer._version) for buffer in buffers], made
-        return made
+    def ready(self, size: Sequence[int], *, strips: bool = False, plain: bool, traced: bool = False) -> Ready:
+        """Return the layer made ready for images of ``size``."""
+        return self._prepare(Task(tuple(self.weight.shape), tuple(size), self.worst, strips, traced), plain)
 
     def _prepare(self, task: Task, plain: bool) -> Ready:
         kernel = prepare(self.weight, task, plain)
@@ -81,29 +81,21 @@ class IntegerFilter(nn.Module):
         divisor = None if self.divisor is None else self.divisor.clamp(max=limit).to(kernel.dtype).view(shape)
         return Ready(kernel, bias, divisor, kernel.cost(task))
 
-    def _traced(self, size: Sequence[int]) -> Ready:
-        """Return what a graph is made of: what was prepared for it, or else a plain convolution."""
-        for (found, _, _, traced, _), (_, made) in self._ready.items():
-            if traced and found == tuple(size):
-                return made
+    def traced(self, size: Sequence[int]) -> Ready:
+        """Return what a graph can be made of without preparation: a plain convolution."""
         shape = [-1, *[1] * len(size)]
         divisor = None if self.divisor is None else self.divisor.to(torch.float32).view(shape)
         kernel = Direct32(self.weight, Task(tuple(self.weight.shape), tuple(size), 0.0))
         return Ready(kernel, self.bias.to(torch.float32).view(shape), divisor)
 
-    def sums(self, images: Tensor, plain: bool, size: Sequence[int] | None = None) -> tuple[Tensor, Ready]:
-        """Return the exact sums, in floats that hold them, and what made them.
+    def sums(self, images: Tensor, made: Ready, margin: bool = False) -> Tensor:
+        """Return the exact sums, in floats that hold them. With ``margin``, ``images`` is a strip with its margin."""
+        sums = made.kernel(images.to(made.kernel.dtype), margin)
+        return sums if made.bias is None else sums.add_(made.bias)
 
-        With ``size``, ``images`` is a strip of images of that size, with its margin.
-        """
-        whole = tuple(images.shape[2:])
-        made = self._traced(whole) if is_traced() else self.ready(size or whole, strips=size is not None, plain=plain)
-        sums = made.kernel(images.to(made.kernel.dtype), margin=size is not None)
-        return sums if made.bias is None else sums.add_(made.bias), made
-
-    def forward(self, images: Tensor, plain: bool, size: Sequence[int] | None = None) -> Tensor:
+    def forward(self, images: Tensor, made: Ready, margin: bool = False) -> Tensor:
         """Return the next layer's integers, or the scores as int64."""
-        sums, made = self.sums(images, plain, size)
+        sums = self.sums(images, made, margin)
         if made.divisor is None:
             return sums.to(torch.int64)
         return floor_divide(IN_PLACE[self.activation](sums), made.divisor, self.largest)
@@ -163,6 +155,7 @@ class IntegerEstimator(nn.Module):
         self._widest = max(in_and_out for layer in floating.local for in_and_out in layer.filter.weight.shape[:2])
         self._margins = [[(k // 2, k - 1 - k // 2) for k in layer.filter.weight.shape[2:]] for layer in floating.local]
         self._scalars: tuple[Any, float, float] | None = None
+        self._plans: dict[Any, tuple[Any, Plan]] = {}
 
     def _numbers(self) -> tuple[float, float]:
         """Return the pixel scale and the score unit, read off their buffers when these have changed."""
@@ -221,83 +214,113 @@ class IntegerEstimator(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Score every position with an int64."""
         check_input(images, self.in_channels, self.axes, self.size)
-        size = tuple(images.shape[2:])
         with torch.autocast(images.device.type, enabled=False):  # autocast would round the integers
-            if is_traced():
-                return self._score(images, size, plain=True)
-            plain = float32_is_plain(images.device)
-            if not len(images):
-                return torch.zeros(0, *size, dtype=torch.int64, device=images.device)
-            room = BLOCK * torch.get_num_threads()
-            count = max(1, room // (math.prod(size) * self._widest))
-            if count >= len(images):
-                return self._score(images, size, plain)
-            # Filled block by block: a list of parts, joined at the end, would hold everything twice.
-            scores = torch.empty(len(images), *size, dtype=torch.int64, device=images.device)
-            for at in range(0, len(images), count):
-                scores[at : at + count] = self._score(images[at : at + count], size, plain)
-            return scores
+            plan = self.plan(tuple(images.shape[2:]), images.device)
+            if len(self.lines):
+                return self._line_scores(self._line_totals(images, plan), tuple(images.shape[2:]), plan)
+            parts = self._blocks(images, plan)
+            return _joined((_joined(self._features(part, plan), 2).squeeze(1) for part in parts), 0)
 
-    def prepare_graph(self, size: Sequence[int]) -> None:
-        """Make every layer ready for graphs of canvases of this ``size``: what is made while one is traced is part of it."""
-        parts: list[tuple[Any, Sequence[int]]] = [(self.local, size)]
-        parts += [(line, [size[axis]]) for axis, line in enumerate(self.lines)]
-        for layers, extent in parts:
-            for layer in layers:
-                layer.ready(extent, strips=False, plain=True, traced=True)
+    def plan(self, size: tuple[int, ...], device: torch.device) -> Plan:
+        """Return what the network needs at this size; computed anew only when its integers, or the machine, have changed."""
+        if is_traced():
+            found = self._plans.get((size, "graph"))
+            local: list[Any] = list(self.local)
+            inline = Plan([layer.traced(size) for layer in local], None, self._lines(size, "traced"), 0)
+            return found[1] if found else inline
+        plain = float32_is_plain(device)
+        key = (size, device, plain)
+        # The tensors themselves are kept, so that no other can stand at their address; in-place changes are counted.
+        buffers = list(self.buffers())
+        kept = self._plans.get(key)
+        if kept and all(a is b and version == b._version for (a, version), b in zip(kept[0], buffers, strict=True)):
+            return kept[1]
+        made = self._prepared(size, plain)
+        if len(self._plans) >= 8:  # a stream of images of many sizes must not fill the memory
+            self._plans.clear()
+        self._plans[key] = [(buffer, buffer._version) for buffer in buffers], made
+        return made
 
-    def _score(self, images: Tensor, size: tuple[int, ...], plain: bool) -> Tensor:
-        if len(self.lines):
-            return self._line_scores(images, size, plain)
-        parts = [features for _, features in self._features(images, size, plain)]
-        scores = parts[0] if len(parts) == 1 else torch.cat(parts, 2)
-        return scores.squeeze(1)
+    def prepare_graph(self, size: tuple[int, ...]) -> None:
+        """Make ready for graphs of canvases of this size: what is computed inside one becomes part of it."""
+        self._plans[size, "graph"] = [], self._prepared(size, plain=True, traced=True)
 
-    def _features(self, images: Tensor, size: tuple[int, ...], plain: bool) -> Iterable[tuple[int, Tensor]]:
-        """Run the local layers, in strips where the image is large; yield where each strip begins, and its features."""
+    def _prepared(self, size: tuple[int, ...], plain: bool, traced: bool = False) -> Plan:
+        layers: list[Any] = list(self.local)
+        local = [layer.ready(size, plain=plain, traced=traced) for layer in layers]
+        strips = None
+        if self.size is None and not traced:
+            strips = [layer.ready(size, strips=True, plain=plain) for layer in layers]
+            if sum(made.cost for made in strips) > 2 * sum(made.cost for made in local):
+                strips = None  # only an FFT is cheap here
+        room = BLOCK // max(made.kernel.bytes for made in local)
+        return Plan(local, strips, self._lines(size, "ready", plain=plain, traced=traced), room)
+
+    def _lines(self, size: tuple[int, ...], how: str, **options: Any) -> list[list[Ready]]:
+        stacks: list[Any] = list(self.lines)
+        return [[getattr(layer, how)([size[axis]], **options) for layer in stack] for axis, stack in enumerate(stacks)]
+
+    def _blocks(self, images: Tensor, plan: Plan) -> tuple[Tensor, ...]:
+        """Split a batch into parts whose maps stay in the cache."""
+        if is_traced():
+            return (images,)
+        room = plan.room * torch.get_num_threads()
+        return images.split(max(1, room // (math.prod(images.shape[2:]) * self._widest)))
+
+    def _features(self, images: Tensor, plan: Plan) -> Iterable[Tensor]:
+        """Run the local layers, in strips where the image is large; yield the features of each strip, from the top."""
+        size = images.shape[2:]
         before, after = (sum(layer[0][side] for layer in self._margins) for side in (0, 1))
         height = size[0]
         if not is_traced():
             row = math.prod(size[1:]) * self._widest * len(images)
-            height = max(2 * (before + after + 1), BLOCK * torch.get_num_threads() // row)
-        if 2 * height > size[0] or self.size is not None or not self._strips(size, plain):
+            height = max(2 * (before + after + 1), plan.room * torch.get_num_threads() // max(1, row))
+        if 2 * height > size[0] or plan.strips is None:
             features = self.pixels(images)
-            for layer in self.local:
-                features = layer(features, plain)
-            yield 0, features
+            for layer, made in zip(self.local, plan.local, strict=True):
+                features = layer(features, made)
+            yield features
             return
         for start in range(0, size[0], height):
             end = min(start + height, size[0])
             rows = torch.arange(start - before, end + after, device=images.device) % size[0]
             features = self.pixels(images.index_select(2, rows))
-            for layer in self.local:
-                features = layer(features, plain, size)
-            yield start, features
+            for layer, made in zip(self.local, plan.strips, strict=True):
+                features = layer(features, made, margin=True)
+            yield features
 
-    def _strips(self, size: tuple[int, ...], plain: bool) -> bool:
-        """Tell whether strips cost less than the whole: not where only an FFT is cheap."""
-        layers: list[Any] = list(self.local)
-        cost = {s: sum(layer.ready(size, strips=s, plain=plain).cost for layer in layers) for s in (True, False)}
-        return cost[True] <= 2 * cost[False]
+    def _line_totals(self, images: Tensor, plan: Plan) -> list[Tensor]:
+        """Return the sums of the features along each axis, ``(batch, channel, n)``: small, whatever the image's size."""
+        found: list[list[Tensor]] = [[] for _ in range(self.axes)]
+        for part in self._blocks(images, plan):
+            sums: list[Any] = [0.0] * self.axes
+            first = []
+            for features in self._features(part, plan):
+                first.append(self.line_sums(features, 0))
+                for axis in range(1, self.axes):
+                    sums[axis] = sums[axis] + self.line_sums(features, axis)
+            sums[0] = _joined(first, 2)
+            for axis, total in enumerate(sums):
+                found[axis].append(total)
+        return [_joined(parts, 0) for parts in found]
 
-    def _line_scores(self, images: Tensor, size: tuple[int, ...], plain: bool) -> Tensor:
-        sums: list[Any] = [0.0] * self.axes
-        first = []
-        for _, features in self._features(images, size, plain):
-            first.append(self.line_sums(features, 0))
-            for axis in range(1, self.axes):
-                sums[axis] = sums[axis] + self.line_sums(features, axis)
-        sums[0] = torch.cat(first, 2) if len(first) > 1 else first[0]
+    def _line_scores(self, sums: list[Tensor], size: tuple[int, ...], plan: Plan) -> Tensor:
         total: Tensor | None = None
         stack: Any
         for axis, stack in enumerate(self.lines):
             along = self.means(sums[axis], axis, size)
-            for layer in stack:
-                along = layer(along, plain)
+            for layer, made in zip(stack, plan.lines[axis], strict=True):
+                along = layer(along, made)
             score = along.squeeze(1).reshape(-1, *[along.shape[-1] if a == axis else 1 for a in range(self.axes)])
             total = score if total is None else total + score
         assert total is not None
         return total
+
+
+def _joined(parts: Iterable[Tensor], axis: int) -> Tensor:
+    """Join parts along an axis; one part alone is returned as it is."""
+    found = list(parts)
+    return found[0] if len(found) == 1 else torch.cat(found, axis)
 
 
 def bits_of(value: float) -> Tensor:

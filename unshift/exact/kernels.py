@@ -51,6 +51,8 @@ class Kernel(Protocol):
     dtype: ClassVar[torch.dtype]
     traced: ClassVar[bool]
     """whether exported graphs may use it: whether every runtime computes it exactly"""
+    bytes: ClassVar[int]
+    """what it needs a number, with what it makes beside the sums"""
 
     def __init__(self, weight: Tensor, task: Task) -> None:
         """Compute once what every call needs of the filters."""
@@ -117,6 +119,7 @@ class Direct32(_Direct):
 
     dtype = torch.float32
     traced = True
+    bytes = 4
 
     @staticmethod
     def holds(task: Task) -> bool:
@@ -135,6 +138,7 @@ class Direct64(_Direct):
 
     dtype = torch.float64
     traced = False
+    bytes = 16
 
     @staticmethod
     def holds(task: Task) -> bool:
@@ -158,6 +162,7 @@ class Rows32:
 
     dtype = torch.float32
     traced = True
+    bytes = 8
 
     def __init__(self, weight: Tensor, task: Task) -> None:
         outputs, inputs, self.height, self.width = weight.shape
@@ -205,7 +210,7 @@ class Rows32:
         outputs, inputs, height, width = task.shape
         tile = task.size[1] if task.size[1] <= 64 else 32
         depth = inputs * height * (tile if tile == task.size[1] else tile + width - 1)
-        return 3 + 0.03 * depth * outputs + 0.5 * depth / tile
+        return 2 + 0.018 * depth * outputs + 0.25 * depth / tile
 
 
 def fft_error_bound(size: Sequence[int], inputs: int, worst: float) -> float:
@@ -226,6 +231,7 @@ class Fft64:
 
     dtype = torch.float64
     traced = False
+    bytes = 16
 
     def __init__(self, weight: Tensor, task: Task) -> None:
         self.size = task.size
@@ -254,7 +260,7 @@ class Fft64:
     def cost(task: Task) -> float:
         """Transforms, and a complex product a frequency."""
         outputs, inputs = task.shape[:2]
-        return 3 + 0.5 * math.log2(max(2, math.prod(task.size))) * (inputs + outputs) + 1.0 * inputs * outputs
+        return 5 + 0.5 * math.log2(max(2, math.prod(task.size))) * (inputs + outputs) + inputs * outputs
 
 
 def waves_error_bound(size: Sequence[int], inputs: int, worst: float) -> float:
@@ -278,6 +284,7 @@ class Waves64:
 
     dtype = torch.float64
     traced = True
+    bytes = 16
 
     def __init__(self, weight: Tensor, task: Task) -> None:
         height, width = task.size

@@ -47,8 +47,8 @@ def confidence(scores: Tensor, score_unit: float) -> Tensor:
         # As floats before they are subtracted: a foreign scorer's may be more than 2^63 apart. Then one
         # multiplication and one cut, all pointwise; the last entry of the table is 0.
         below = top.to(torch.float64) - part.to(torch.float64)
-        index = (below * step).clamp(max=DEPTH * FRACTION).to(torch.int64)
-        total = total + table[index].sum(1)
+        index = below.mul_(step).clamp_(max=DEPTH * FRACTION).to(torch.int64)
+        total = total + table.index_select(0, index.flatten()).view_as(index).sum(1)
     return table[0].to(torch.float64) / total.to(torch.float64)
 
 
