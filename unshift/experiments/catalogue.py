@@ -17,6 +17,7 @@ MODULES = [
     "augmentation",
     "volumes",
     "rotation",
+    "poses",
     "seam",
 ]
 """Modules of this folder; each has one ``EXPERIMENT``."""
