@@ -14,10 +14,10 @@ from matplotlib.figure import Figure
 from PIL import Image, ImageColor
 
 import unshift
+from unshift.coordinates import rotate
 from unshift.data import dataset, resize, to_float
 from unshift.experiments import plots
 from unshift.experiments.classifiers import shipped
-from unshift.coordinates import rotate
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"

@@ -21,12 +21,12 @@ from filelock import FileLock
 from PIL import Image
 from test_demo_server import running
 from torch import nn
+from unshift.polar import rotate
 
 import unshift
 from unshift.data import DataError, dataset, prepare, resize, to_float
 from unshift.demo import runtime, samples, site
 from unshift.experiments.classifiers import shipped
-from unshift.polar import rotate
 
 MNIST = samples.CHOICES[0]
 

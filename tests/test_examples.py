@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import ast
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 from nbclient import NotebookClient
+from samples import hard_images, make_restorer
+from torch import nn
+
+from unshift import apply
+from unshift.testing import all_shifts
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -53,6 +60,22 @@ def test_it_runs(name: str, tmp_path: Path, alone: dict[str, str]) -> None:
     assert run.stderr == ""
     for expected in PRINTS[name]:
         assert expected in run.stdout
+
+
+def test_a_mask_follows_its_image_to_the_bit_at_every_shift() -> None:
+    """The function of the example, for a net that cares a great deal where things are."""
+    segment = runpy.run_path(str(EXAMPLES / "segmentation.py"))["segment"]
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(144, 3 * 144), nn.Unflatten(1, (3, 12, 12)))
+    images, shifts = torch.stack([*hard_images(1, (12, 12)).values()]), all_shifts((12, 12))
+    restorer = make_restorer("paper", 1, (12, 12), True)
+    for image, mask in zip(images, segment(net, restorer, images), strict=True):
+        moved = apply(image.expand(144, 1, 12, 12), shifts)
+        assert torch.equal(restorer(moved), restorer(image[None]).expand_as(moved))
+        # Of an image that some shift leaves as it is, which place is its own nobody can tell.
+        if len(moved.flatten(1).unique(dim=0)) == 144:
+            assert torch.equal(segment(net, restorer, moved), apply(mask.expand(144, 1, 12, 12), shifts))
+        assert not torch.equal(net(moved).argmax(1), net(image[None]).argmax(1).expand(144, 12, 12)) or not image.any()
 
 
 @pytest.mark.slow

@@ -22,15 +22,15 @@ from onnx import numpy_helper
 from samples import PRESETS, bits, blobs, hard_images, make_estimator, make_restorer
 from torch import nn
 from typer.testing import CliRunner
+from unshift.graph import OPSET, PROMISE, choice, network, program, turning
+from unshift.graph.module import Graph
+from unshift.polar import Polar, rotation_network
 
 import unshift
 from unshift import Restorer, ShiftEstimator, apply, quantise
 from unshift.cli import app
 from unshift.data import dataset, prepare, status, to_float
 from unshift.exact import IntegerEstimator
-from unshift.graph import OPSET, PROMISE, choice, network, program, turning
-from unshift.graph.module import Graph
-from unshift.polar import Polar, rotation_network
 from unshift.restorer import Canvas
 from unshift.testing import all_shifts
 

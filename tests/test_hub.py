@@ -39,16 +39,18 @@ def test_a_folder_gives_back_what_was_saved(name: str, tmp_path: Path) -> None:
     images = torch.rand(IMAGES[name])
     assert torch.equal(again(images), restorer(images))
     assert torch.equal(again.estimate(images).confidence, restorer.estimate(images).confidence)
-    assert again.metadata == restorer.metadata
+    assert (again.metadata, again.trained_on) == (restorer.metadata, restorer.trained_on)
     assert not again.training
 
 
 def test_a_folder_holds_weights_config_and_card_and_no_pickle(tmp_path: Path) -> None:
-    hub.save_pretrained(unshift.load("mnist"), tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"model.safetensors", "config.json", "README.md"}
-    assert (tmp_path / "model.safetensors").read_bytes() == pretrained()["mnist"].read_bytes()
-    assert json.loads((tmp_path / "config.json").read_text()) == read_header(pretrained()["mnist"])
-    unshift.load(tmp_path / "model.safetensors")  # without huggingface_hub, too
+    restorer = unshift.load("mnist")
+    hub.save_pretrained(restorer, tmp_path / "folder")
+    assert {path.name for path in (tmp_path / "folder").iterdir()} == {"model.safetensors", "config.json", "README.md"}
+    restorer.save(tmp_path / "alone.safetensors")
+    assert (tmp_path / "folder" / "model.safetensors").read_bytes() == (tmp_path / "alone.safetensors").read_bytes()
+    assert json.loads((tmp_path / "folder" / "config.json").read_text()) == read_header(pretrained()["mnist"])
+    unshift.load(tmp_path / "folder" / "model.safetensors")  # without huggingface_hub, too
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -63,7 +65,8 @@ def test_the_card_says_what_the_metadata_say(name: str, tmp_path: Path) -> None:
     wanted += [f'"seed": {meta["seed"]}', meta["versions"]["torch"], "hub.from_pretrained("]
     for part in wanted:
         assert part in card.text
-    assert ("quarter turn of an image" in card.text) == (name == "mnist-rotation")
+    assert f"It undoes {restorer.coordinates.undoes}: however an image was moved" in card.text
+    assert ("quarter turns exactly" in card.text) == (name == "mnist-rotation")
 
 
 def test_the_card_of_a_folder_is_kept_once_it_is_there(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ import pytest
 import torch
 from samples import bits
 from torch import nn
+from unshift.polar import Polar, polar_points, rotate, rotation_grid, rotation_network
 
 import unshift
 from unshift import Restorer, ShiftEstimator, apply, quantise
 from unshift.data import dataset
 from unshift.exact import choose
-from unshift.polar import Polar, polar_points, rotate, rotation_grid, rotation_network
 from unshift.testing import assert_equivariant, verify
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -13,6 +13,7 @@ import pytest
 import unshift
 
 PUBLIC = [
+    "Chain",
     "Estimate",
     "Restorer",
     "ShiftEstimator",

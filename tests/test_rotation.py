@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import unshift
+from unshift.coordinates import rotate
 from unshift.data import dataset, resize, to_float
 from unshift.evaluation import accuracy
 from unshift.experiments import find
@@ -16,7 +17,6 @@ from unshift.experiments.record import Options
 from unshift.experiments.renderers import terminal
 from unshift.experiments.rotation_baselines import principal_axis, reference_axis, vote
 from unshift.experiments.rotation_measurement import enlarge, shrink
-from unshift.polar import rotate
 
 NAMES = ("mnist-rotation", "mnist-rotation-paper")
 ROTATION = find("rotation")

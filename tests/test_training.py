@@ -23,12 +23,12 @@ from safetensors.torch import save_file
 from samples import blobs
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
+from unshift.usable import shifted_copies
 
 import unshift
 from unshift import Restorer, ShiftEstimator, apply, fit, training
 from unshift.checkpoint import Checkpoint
 from unshift.evaluation import restoration_rates
-from unshift.usable import shifted_copies
 
 ROOT = Path(unshift.__file__).parents[1]
 

@@ -173,7 +173,7 @@ def test_fit_on_volumes():
     torch.manual_seed(0)
     images = blobs(60, 1, (8, 8, 8)) + 1e-3 * torch.rand(60, 1, 8, 8, 8)
     restorer = unshift.fit(images, "paper", epochs=2, batch_size=16, progress=False)
-    assert restorer.metadata["size"] == [8, 8, 8]
+    assert restorer.trained_on["size"] == [8, 8, 8]
     moved = apply(images[:6], torch.randint(0, 8, (6, 3)))
     assert torch.equal(restorer(moved), restorer(images[:6]))
 

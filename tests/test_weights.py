@@ -7,6 +7,7 @@ import copy
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,10 +16,11 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from safetensors.torch import save_file
-from samples import PRESETS, blobs, make_estimator, make_restorer
+from samples import PRESETS, bits, blobs, hard_images, make_estimator, make_restorer
 
 import unshift
-from unshift import Restorer, load, weights
+from unshift import Chain, Restorer, load, quantise, weights
+from unshift.coordinates import Canvas, Centre, Polar, Ring, Turns
 from unshift.testing import all_shifts
 from unshift.weights import FORMAT, model_card, pretrained, read_header, save, write_atomically
 
@@ -29,7 +31,7 @@ PACKAGE = Path(unshift.__file__).parent
 def file(tmp_path_factory) -> Path:
     """A restorer's file, small enough to damage every byte of."""
     restorer = make_restorer("paper", 1, (6, 6))
-    restorer.metadata = {"preset": "paper", "size": [6, 6], "data": "blobs"}
+    restorer.metadata, restorer.trained_on = {"preset": "paper", "data": "blobs"}, {"size": [6, 6]}
     path = tmp_path_factory.mktemp("weights") / "small.safetensors"
     restorer.save(path)
     return path
@@ -55,12 +57,31 @@ def changed(path: Path, out: Path, **header) -> Path:
     return out
 
 
-def assert_same(one: Restorer, other: Restorer) -> None:
-    mine, theirs = one.scorer.state_dict(), other.scorer.state_dict()
-    assert mine.keys() == theirs.keys()
-    for name, tensor in mine.items():
-        assert tensor.dtype == theirs[name].dtype
-        assert torch.equal(tensor, theirs[name])
+def assert_same(one: Restorer | Chain, other: Restorer | Chain) -> None:
+    assert len(one.stages) == len(other.stages)
+    for stage, another in zip(one.stages, other.stages, strict=True):
+        mine, theirs = stage.scorer.state_dict(), another.scorer.state_dict()
+        assert mine.keys() == theirs.keys()
+        for name, tensor in mine.items():
+            assert tensor.dtype == theirs[name].dtype
+            assert torch.equal(tensor, theirs[name])
+        assert stage.coordinates.describe() == another.coordinates.describe()
+
+
+def assert_same_answers(one: Restorer | Chain, other: Restorer | Chain, images: torch.Tensor) -> None:
+    """All that an estimate says, and what is restored, bit for bit."""
+    mine, theirs = one.estimate(images), other.estimate(images)
+    for name in theirs._fields:
+        found, wanted = getattr(mine, name), getattr(theirs, name)
+        assert (found is None) == (wanted is None)
+        assert wanted is None or torch.equal(found, wanted)
+    assert torch.equal(bits(one(images)), bits(other(images)))
+
+
+def made_for(coordinates: Any, channels: int, size: tuple[int, ...], preset: str = "paper") -> Restorer:
+    """A restorer of random weights."""
+    images = coordinates.canvas(blobs(8, channels, size)).flatten(0, 1)
+    return Restorer(quantise(coordinates.network(preset, channels, size), images), coordinates=coordinates)
 
 
 # --- there and back -----------------------------------------------------------------------------------
@@ -76,8 +97,50 @@ def test_a_restorer_comes_back_bit_for_bit(preset, channels, size, tmp_path):
     assert not back.training
     assert back.scorer.describe() == restorer.scorer.describe()
     images = blobs(4, channels, size, seed=9)
-    for mine, theirs in zip(back.estimate(images)[:3], restorer.estimate(images)[:3], strict=True):
-        assert torch.equal(mine, theirs)
+    assert_same_answers(back, restorer, images)
+
+
+KINDS = {
+    "canvas": (Canvas(2, 0.25), 1, (5, 6)),
+    "ring": (Ring(0), 2, (9, 3)),
+    "mirror": (Turns("mirror"), 1, (5, 6)),
+    "quarter": (Turns("quarter"), 1, (6, 6)),
+    "strand": (Turns("strand"), 4, (11,)),
+    "cube": (Turns("cube"), 1, (4, 4, 4)),
+    "centre": (Centre(), 1, (6, 6)),
+    "polar": (Polar(8, angles=8, radii=3, refine=True), 1, (8, 8)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_coordinates_comes_back(kind, tmp_path):
+    restorer = made_for(*KINDS[kind])
+    restorer.trained_on = {"size": list(KINDS[kind][2]), "channels": KINDS[kind][1], "preparation": {"pad": 1}}
+    restorer.save(tmp_path / "x.safetensors")
+    back = load(tmp_path / "x.safetensors")
+    assert_same(back, restorer)
+    assert back.trained_on == restorer.trained_on
+    assert weights.image_shape(back) == (KINDS[kind][1], KINDS[kind][2])
+    assert_same_answers(back, restorer, torch.stack([*hard_images(*KINDS[kind][1:]).values()]))
+    if kind != "canvas":
+        with pytest.raises(ValueError, match=r"have none"):
+            load(tmp_path / "x.safetensors", pad=1)
+
+
+def test_a_chain_comes_back(tmp_path):
+    chain = Chain(made_for(*KINDS["centre"]), made_for(Polar(6, angles=8, radii=3), 1, (6, 6)))
+    chain.metadata, chain.trained_on = {"data": "dots"}, {"size": [6, 6]}
+    chain.save(tmp_path / "x.safetensors")
+    header, _ = raw(tmp_path / "x.safetensors")
+    assert [stage["coordinates"]["kind"] for stage in header["stages"]] == ["centre", "polar"]
+    back = load(tmp_path / "x.safetensors")
+    assert isinstance(back, Chain)
+    assert not back.training
+    assert_same(back, chain)
+    assert (back.metadata, back.trained_on) == (chain.metadata, chain.trained_on)
+    assert_same_answers(back, chain, torch.stack([*hard_images(1, (6, 6)).values()]))
+    back.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "x.safetensors").read_bytes()
 
 
 def test_a_fitted_restorer_comes_back_with_what_is_known_of_it(tmp_path):
@@ -85,7 +148,8 @@ def test_a_fitted_restorer_comes_back_with_what_is_known_of_it(tmp_path):
     restorer.metadata["note"] = "naïve — 数字"
     restorer.save(str(tmp_path / "x.safetensors"))
     back = load(str(tmp_path / "x.safetensors"))
-    assert back.metadata == restorer.metadata
+    assert (back.metadata, back.trained_on) == (restorer.metadata, restorer.trained_on)
+    assert restorer.trained_on["size"] == [8, 8]
     assert_same(back, restorer)
 
 
@@ -246,7 +310,7 @@ def test_a_newer_format_asks_for_an_upgrade(version, file, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "header",
+    "stage",
     [
         {"estimator": {}},
         {"estimator": None},
@@ -256,14 +320,57 @@ def test_a_newer_format_asks_for_an_upgrade(version, file, tmp_path):
         {"coordinates": {"kind": "spiral"}},
         {"coordinates": {"kind": "canvas", "pad": -1}},
         {"coordinates": {"kind": "canvas", "colour": 1}},
+        {"coordinates": {"kind": "turns", "group": "icosahedron"}},
+        {"coordinates": {"kind": "chained", "stages": []}},
         {"coordinates": 7},
-        {"metadata": 7},
     ],
+)
+def test_a_wrong_stage_is_refused(stage, file, tmp_path):
+    (before,) = raw(file)[0]["stages"]
+    path = changed(file, tmp_path / "x.safetensors", stages=[{**before, **stage}])
+    with pytest.raises(ValueError, match=r"x\.safetensors: not a valid unshift restorer: ") as error:
+        load(path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [{"metadata": 7}, {"stages": 7}, {"stages": []}, {"stages": [7]}, {"trained_on": 7}, {"format": "2"}],
 )
 def test_a_wrong_description_is_refused(header, file, tmp_path):
     path = changed(file, tmp_path / "x.safetensors", **header)
     with pytest.raises(ValueError, match=r"x\.safetensors: "):
         load(path)
+
+
+def test_two_stages_that_read_the_same_are_refused(file, tmp_path):
+    header, tensors = raw(file)
+    twice = {**tensors, **{f"1.{name.removeprefix('0.')}": tensor for name, tensor in tensors.items()}}
+    write(tmp_path / "x.safetensors", {**header, "stages": header["stages"] * 2}, twice)
+    with pytest.raises(ValueError, match=r"x\.safetensors: .*each of which reads another part of the pose"):
+        load(tmp_path / "x.safetensors")
+
+
+# --- files of unshift 0.1 -----------------------------------------------------------------------------
+
+
+def test_a_file_of_the_first_format_says_the_same(file, tmp_path):
+    """Format 1 had one stage at the top, and what acts among the metadata."""
+    header, tensors = raw(file)
+    (stage,) = header["stages"]
+    metadata = {"preset": "paper", "data": "blobs", "size": [6, 6], "preparation": {"pad": 1}}
+    old = {"format": 1, "estimator": stage["estimator"], "coordinates": stage["coordinates"], "metadata": metadata}
+    write(tmp_path / "old.safetensors", old, {name.removeprefix("0."): tensor for name, tensor in tensors.items()})
+    found = load(tmp_path / "old.safetensors")
+    assert_same(found, load(file))
+    assert_same_answers(found, load(file), torch.stack([*hard_images(1, (6, 6)).values()]))
+    assert found.trained_on == {"size": [6, 6], "preparation": {"pad": 1}}
+    assert found.metadata == metadata
+    found.save(tmp_path / "new.safetensors")
+    assert raw(tmp_path / "new.safetensors")[0]["format"] == FORMAT
+    again = load(tmp_path / "new.safetensors")
+    assert_same(again, found)
+    assert (again.metadata, again.trained_on) == (found.metadata, found.trained_on)
 
 
 @pytest.mark.parametrize("what", ["missing", "more", "shape", "kind"])
@@ -336,7 +443,7 @@ def test_there_is_no_pickle_in_the_package():
 
 def test_a_model_card_says_what_the_file_says(tmp_path):
     restorer = unshift.fit(blobs(40, 1, (8, 8)), epochs=1, progress=False, data_name="dots")
-    restorer.metadata["preparation"] = {"pad": 4}
+    restorer.trained_on["preparation"] = {"pad": 4}
     restorer.save(tmp_path / "x.safetensors")
     card = model_card("mine", load(tmp_path / "x.safetensors"))
     assert card.startswith("# mine\n")
@@ -367,7 +474,12 @@ def test_a_shipped_restorer_loads_and_explains_itself(name):
         assert 0 < metadata[split]["exact"] <= metadata[split]["within_1"] <= 1
     assert metadata["test"]["images"] == (1_000 if metadata["data"] == "mnist3d" else 10_000)
     assert metadata["preset"] in PRESETS
-    assert isinstance(metadata["preparation"], dict)
+    assert isinstance(restorer.trained_on["preparation"], dict)
+    channels, size = weights.image_shape(restorer)
+    assert list(size) == restorer.trained_on["size"]
+    assert channels == restorer.trained_on.get("channels", channels)
+    image = blobs(1, channels, size)
+    assert restorer(image).shape == image.shape
     assert f"# {name}\n" in model_card(name, restorer)
 
 

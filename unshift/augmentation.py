@@ -1,8 +1,9 @@
 """What may be done to training images without moving them: a mirrored photo, or a part of it, is an upright photo too.
 
 An augmentation is a function ``(images, generator) -> images`` of one batch. It may draw from the generator and from
-nothing else, so that a run that was killed sees the same images again. One that moves the images returns ``(images, pose)``
-instead, and the pose is then the target: moves that are not exact, such as rotations by any angle, are learnt from.
+nothing else, so that a run that was killed sees the same images again. One that moves the images returns ``(images,
+pose)`` instead, and the pose is then the target: moves that are not exact, such as rotations by any angle, are learnt
+from.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def named(augment: Sequence[str | Augmentation]) -> dict[str, Augmentation]:
 def augmented(
     images: Tensor, augmentations: dict[str, Augmentation], generator: torch.Generator
 ) -> tuple[Tensor, Pose | None]:
-    """Do all augmentations to one batch, one after another; return the images, and the pose of the one that moved them."""
+    """Do all augmentations to one batch, one after another; return the images, and the pose if one moved them."""
     pose = None
     for augment in augmentations.values():
         found = augment(images, generator)

@@ -89,7 +89,7 @@ def run_network(
 
 
 class Layer(nn.Module):
-    """A circular filter and its activation: the paper's ``F_l``. ``symmetric``: the filter is one with its quarter turns."""
+    """A circular filter and its activation: the paper's ``F_l``. ``symmetric``: it is one with its quarter turns."""
 
     def __init__(self, filter: CircularFilter, activation: str, symmetric: bool = False) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class Layer(nn.Module):
 
     def effective(self) -> tuple[Tensor, Tensor | None]:
         """Return the weight and the bias that the layer really uses."""
-        weight = self.filter.weight
+        weight: Tensor = self.filter.weight
         if self.symmetric:
             turned = [torch.rot90(weight, quarter, (2, 3)) for quarter in range(4)]
             # In this order the sum is the same to the last bit for all four: addition commutes, if nothing else.

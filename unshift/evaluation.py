@@ -1,8 +1,8 @@
 """Measure: how often a restorer is right, and what a classifier gains by it.
 
-Protocol (the paper's, section 5.1): each test image is moved at random by what the restorer's coordinates draw (a circular
-shift, uniform in ``[-scope, scope]`` along every axis; a turn; an angle), and classified with and without the restorer.
-The restorer is really run on every moved image: nothing is taken for granted.
+Protocol (the paper's, section 5.1): each test image is moved at random by what the restorer's coordinates draw (a
+circular shift, uniform in ``[-scope, scope]`` along every axis; a turn; an angle), and classified with and without the
+restorer. The restorer is really run on every moved image: nothing is taken for granted.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ restorer = hub.from_pretrained("{where}")
 model = torch.nn.Sequential(restorer, classifier)  # any frozen classifier of such images
 ```
 
-It undoes {undoes}: however an image was moved, one and the same image comes out, bit for bit. How often that is the upright image is
-what the rates above say.
+It undoes {undoes}: however an image was moved, one and the same image comes out, bit for bit. How often that is the
+upright image is what the rates above say.
 """
 
 

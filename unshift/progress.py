@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
 from tqdm.auto import tqdm
@@ -69,7 +69,7 @@ class Progress:
 
 def tracked(items: Iterable[Item], what: str, unit: str, show: bool = True, total: int | None = None) -> Iterator[Item]:
     """Yield ``items``, telling how far it is."""
-    count = total if total is not None else (len(items) if hasattr(items, "__len__") else None)
+    count = total if total is not None else (len(items) if isinstance(items, Sized) else None)
     with Progress(what, count, unit, show) as progress:
         for item in items:
             yield item

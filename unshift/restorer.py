@@ -34,8 +34,8 @@ class Estimate(NamedTuple):
     """
 
     shift: Tensor
-    """int64 ``(batch, d)``: the shift that was applied, in pixels along each axis of the image. Of a restorer that undoes
-    nothing but circular shifts, without padding, ``unshift.undo(images, shift)`` takes it back."""
+    """int64 ``(batch, d)``: the shift that was applied, in pixels along each axis of the image. Of a restorer that
+    undoes nothing but circular shifts, without padding, ``unshift.undo(images, shift)`` takes it back."""
     turn: Tensor | None
     """int64 ``(batch,)``: the element of the group of turns; None where the restorer knows of none."""
     angle: Tensor | None
@@ -105,8 +105,8 @@ class _Undoing(nn.Module):
 class Restorer(_Undoing):
     """Undo the pose of images before anything else sees them, exactly.
 
-    For every image ``x`` and every move ``m`` of the coordinates' group, ``restorer(move(x, m))`` equals ``restorer(x)``
-    bit for bit (with padding, for shifts on the padded canvas).
+    For every image ``x`` and every move ``m`` of the coordinates' group, ``restorer(move(x, m))`` equals
+    ``restorer(x)`` bit for bit (with padding, for shifts on the padded canvas).
 
     The undo moves pixels (of a rotation: quarter turns, then a bilinear rest), so gradients pass through it.
 
@@ -144,7 +144,8 @@ class Restorer(_Undoing):
             return self.read(images, shown)[0]
         starts = range(0, len(images), block)
         parts = [self.read(images[at : at + block], shown[at : at + block])[0] for at in starts]
-        return Estimate(*(None if part[0] is None else torch.cat(part) for part in zip(*parts, strict=True)))
+        joined: list[Any] = [None if part[0] is None else torch.cat(part) for part in zip(*parts, strict=True)]
+        return Estimate(*joined)
 
     def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor]:
         """Return the estimate of one block of images, unchecked, and the scores it was read off."""
@@ -156,7 +157,8 @@ class Restorer(_Undoing):
         sure = confidence(scores, getattr(self.scorer, "score_unit", 1.0))
         if is_traced():  # a graph cannot refuse an image that is not finite
             sure = torch.where(images.isfinite().flatten(1).all(1), sure, math.nan)
-        return Estimate(*pose, sure, tied), scores.squeeze(1) if scores.shape[1] == 1 else scores
+        found = Estimate(pose.shift, pose.turn, pose.angle, sure, tied)
+        return found, scores.squeeze(1) if scores.shape[1] == 1 else scores
 
     @torch.no_grad()
     def scores(self, canvas: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ def equivariance_error(
         images = torch.randn(2, channels, *spatial, generator=generator, dtype=torch.float64).to(dtype)
     if tuple(images.shape[1:]) != tuple(size):
         raise ValueError(f"images must be (batch, {', '.join(map(str, size))}), got {tuple(images.shape)}")
-    moves = all_shifts(spatial) if shifts is None else shifts
+    moves = all_shifts(tuple(spatial)) if shifts is None else shifts
     if not len(images) or not len(moves):
         raise ValueError(f"nothing to test on: {len(images)} images, {len(moves)} shifts")
     worst = 0.0
@@ -213,7 +213,7 @@ def _by_proof(subject: Any, image: Tensor, moves: Any, batch_size: int, generato
         carried = _carried(coordinates, scores, some)
         index, _ = choose(
             carried,
-            lambda some=some: coordinates.looks(_moved(coordinates, image, some)),  # type: ignore[misc]
+            lambda some=some: coordinates.looks(_moved(coordinates, image, some)),
             lambda *found, some=some, carried=carried: coordinates.settle(  # type: ignore[misc]
                 _moved(coordinates, image, some), carried, *found
             ),

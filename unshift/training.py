@@ -86,8 +86,9 @@ def fit(
         batch_size: Images a step.
         learning_rate: Peak of the one-cycle schedule.
         average: Keep a running average of the weights that forgets by this factor a step (0.999), and use that.
-        augment: What to do to each batch first: ``"mirror"`` and ``"windows"`` (for photos: a mirrored photo, or a part of
-            one, is an unmoved photo too), or functions ``(images, generator) -> images``.
+        augment: What to do to each batch first: ``"mirror"`` and ``"windows"`` (for photos: a mirrored photo, or a
+            part of one, is an unmoved photo too), or functions ``(images, generator) -> images``, or to
+            ``(images, pose)`` where they move the images.
         validation: Images held out: a number, or a share.
         patience: Stop when the loss on these has not improved for this many epochs. The best epoch is kept.
         seed: For the weights, the images held out, their order and the augmentations.
@@ -189,7 +190,7 @@ def _check_recipe(recipe: dict[str, Any], patience: int, bits: int, validation: 
 
 
 class _Examples:
-    """The images to learn from. Where their canvases are smaller, and nothing is done to them first, only those are kept."""
+    """The images to learn from: where canvases are smaller, and nothing is done to images first, only those."""
 
     def __init__(
         self, images: Any, coordinates: Coordinates, augmentations: dict[str, Augmentation], drop_unusable: bool
@@ -316,7 +317,7 @@ class _Run:
                 f"the loss became {value}: try a lower learning_rate than {self.settings['learning_rate']}"
             )
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
         self.schedule.step()
         if self.averaged is not None:

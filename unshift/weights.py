@@ -37,7 +37,8 @@ def save(restorer: Restorer | Chain, path: str | Path) -> None:
     Raises:
         ValueError: If it has another scorer than a quantised network, or metadata that is not plain data.
     """
-    stages, tensors = [], {}
+    stages: list[dict[str, Any]] = []
+    tensors: dict[str, torch.Tensor] = {}
     for number, stage in enumerate(restorer.stages):
         if not isinstance(stage.scorer, IntegerEstimator):
             raise ValueError(f"only integer estimators can be saved, got {type(stage.scorer).__name__}")

@@ -59,7 +59,7 @@ class Centre(nn.Module):
         """See :class:`Coordinates`. A candidate counts as the largest of its four quarter turns."""
         n = images.shape[-1]
         shifts = unravel(torch.arange(n * n, device=ranks.device), (n, n)) - n // 2
-        order = None
+        order: Tensor | None = None
         for copy, inverse in zip(ranks.unflatten(1, (4, n * n)).unbind(1), self._turns._inverses(2), strict=True):
             # The copy undone by the turned shift is the turned candidate.
             at = inverse.of_shift(shifts) % n

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unshift.coordinates.protocol import Coordinates, Pose, Posed
+from unshift.coordinates.protocol import Coordinates, Pose, Posed, rows
 
 __all__ = ["Chained", "merged"]
 
@@ -60,7 +60,7 @@ class Chained(nn.Module):
         return reduce(lambda images, stage: stage.move(images, pose), reversed(self.stages), images)
 
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
-        """See :class:`Coordinates`. A scope limits the first stage's move; with it, the others may be any, but not at 0."""
+        """See :class:`Coordinates`. A scope limits the first stage's move; the others may be any, but none with 0."""
         first, *others = self.stages
         poses = [first.draw(size, count, scope, generator)]
         poses += [stage.draw(size, count, 0 if scope == 0 else None, generator) for stage in others]
@@ -75,9 +75,9 @@ class Chained(nn.Module):
         found: Pose = self.stages[0].moves(size)
         for stage, own in ((stage, stage.moves(size)) for stage in self.stages[1:]):
             outer, inner = len(own.shift), len(found.shift)
-            repeated = Pose(*(None if part is None else part.repeat(outer, *[1] * (part.ndim - 1)) for part in found))
-            spread = Pose(*(None if part is None else part.repeat_interleave(inner, 0) for part in own))
-            found = merged([repeated, spread], [self.reads - stage.reads, stage.reads])
+            # Every row of one with every row of the other.
+            one, other = torch.arange(inner).repeat(outer), torch.arange(outer).repeat_interleave(inner)
+            found = merged([rows(found, one), rows(own, other)], [self.reads - stage.reads, stage.reads])
         return found
 
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:

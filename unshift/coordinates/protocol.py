@@ -49,7 +49,8 @@ PoseLike = TypeVar("PoseLike", bound=tuple[Any, ...])
 
 def rows(pose: PoseLike, at: slice | Tensor) -> PoseLike:
     """Return the poses (or estimates) of some images of a batch."""
-    return type(pose)(*(None if part is None else part[at] for part in pose))
+    parts: list[Any] = [None if part is None else part[at] for part in pose]
+    return type(pose)(*parts)
 
 
 @runtime_checkable
@@ -81,7 +82,7 @@ class Coordinates(Protocol):
         """Turn ``ranks`` of the looks into an order among candidates; most often it is that already."""
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
-        """Return the pose that candidates ``index`` ``(batch,)`` stand for, of images of ``size``; ``scores`` may refine it."""
+        """Return the pose that candidates ``index`` ``(batch,)`` stand for in images of ``size``; scores may refine it."""
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """Return the candidates that stand for ``pose``, the inverse of :meth:`pose`: the targets of training."""
@@ -103,13 +104,13 @@ class Coordinates(Protocol):
     # --- exactness ---
 
     def ground(self, images: Tensor) -> tuple[Tensor, Coordinates]:
-        """Return the images on which :meth:`moves` are exact, and the coordinates there: most often both as they are."""
+        """Return the images on which :meth:`moves` are exact, and the coordinates there: most often both as given."""
 
     def moves(self, size: tuple[int, ...]) -> Pose:
         """Return every move that must be undone bit for bit."""
 
     def carry(self, scores: Tensor, pose: Posed) -> Tensor:
-        """Return what ``scores`` ``(batch, copies, *positions)`` become when the image is moved by one of :meth:`moves`."""
+        """Return what ``scores`` ``(batch, copies, *positions)`` become under one of :meth:`moves` of the image."""
 
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """Return how far ``pose`` is from no move, float64 ``(batch,)`` in steps; infinite for a wrong turn."""

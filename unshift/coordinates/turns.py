@@ -10,8 +10,8 @@ The input is ``apply(turn(x, g), s)``: turned first, then shifted. A turn maps s
 [[2, 4], [1, 3]]``. ``"flips"`` is ``g = q + 4 m``: mirrored left to right if ``m``, then turned ``q`` quarters.
 
 Why one argmax is exact. The network scores the copies ``turn(input, g^-1)`` for all ``g``. Candidate (g, p) restores to
-copy ``g`` undone by ``p``. Moving the input by (h, t) turns copy ``h^-1 g`` into copy ``g``, shifted by ``g^-1 . t``: it
-only permutes the candidates, so the highest score and, with ties compared as restored arrays, the choice stay.
+copy ``g`` undone by ``p``. Moving the input by (h, t) turns copy ``h^-1 g`` into copy ``g``, shifted by ``g^-1 . t``:
+it only permutes the candidates, so the highest score and, with ties compared as restored arrays, the choice stay.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -24,9 +24,13 @@ BLOCK = 2**20
 """Bytes of maps to work on at a time, for each thread: what a core's cache holds. ``benchmarks/run.py blocks``."""
 
 LARGEST_SCALE = 2.0**100
-"""Pixels that ``torch.set_flush_denormal`` may take for 0, below 2^-126, are 0 as integers with any scale up to this."""
+"""Pixels that ``torch.set_flush_denormal`` may take for 0, below 2^-126, are 0 as integers at scales up to this."""
 
-IN_PLACE = {"relu": Tensor.relu_, "abs": Tensor.abs_, "none": lambda sums: sums}
+IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": lambda sums: sums.relu_(),
+    "abs": lambda sums: sums.abs_(),
+    "none": lambda sums: sums,
+}
 
 
 class Ready(NamedTuple):
@@ -152,8 +156,9 @@ class IntegerEstimator(nn.Module):
         # The two real numbers of the net, kept as the bits of a float64: integers again.
         self.register_buffer("pixel_scale_bits", bits_of(1.0))
         self.register_buffer("score_unit_bits", bits_of(1.0))
-        self._widest = max(in_and_out for layer in floating.local for in_and_out in layer.filter.weight.shape[:2])
-        self._margins = [[(k // 2, k - 1 - k // 2) for k in layer.filter.weight.shape[2:]] for layer in floating.local]
+        shapes = [tuple(layer.weight.shape) for layer in self.local]  # type: ignore[arg-type, union-attr]
+        self._widest = max(in_and_out for shape in shapes for in_and_out in shape[:2])
+        self._margins = [[(k // 2, k - 1 - k // 2) for k in shape[2:]] for shape in shapes]
         self._scalars: tuple[Any, float, float] | None = None
         self._plans: dict[Any, tuple[Any, Plan]] = {}
 

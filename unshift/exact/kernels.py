@@ -117,9 +117,9 @@ class _Direct:
 class Direct32(_Direct):
     """Exact where every sum is below 2^24: float32 holds all integers up to there, in whatever order they add up."""
 
-    dtype = torch.float32
-    traced = True
-    bytes = 4
+    dtype: ClassVar[torch.dtype] = torch.float32
+    traced: ClassVar[bool] = True
+    bytes: ClassVar[int] = 4
 
     @staticmethod
     def holds(task: Task) -> bool:
@@ -136,9 +136,9 @@ class Direct32(_Direct):
 class Direct64(_Direct):
     """Exact where every sum is below 2^53, as in float32 below 2^24."""
 
-    dtype = torch.float64
-    traced = False
-    bytes = 16
+    dtype: ClassVar[torch.dtype] = torch.float64
+    traced: ClassVar[bool] = False
+    bytes: ClassVar[int] = 16
 
     @staticmethod
     def holds(task: Task) -> bool:
@@ -160,9 +160,9 @@ class Rows32:
     :class:`Direct32` is: a matrix product of float32 is a sum of products in some order.
     """
 
-    dtype = torch.float32
-    traced = True
-    bytes = 8
+    dtype: ClassVar[torch.dtype] = torch.float32
+    traced: ClassVar[bool] = True
+    bytes: ClassVar[int] = 8
 
     def __init__(self, weight: Tensor, task: Task) -> None:
         outputs, inputs, self.height, self.width = weight.shape
@@ -191,7 +191,7 @@ class Rows32:
         else:
             tall = tall[:, :, :, None]
         slices = [tall[:, c, r : r + rows] for c in range(tall.shape[1]) for r in range(self.height)]
-        sums = torch.cat(slices, -1) @ self.matrix  # (batch, row, stretch, out * tile)
+        sums: Tensor = torch.cat(slices, -1) @ self.matrix  # (batch, row, stretch, out * tile)
         if self.outputs == 1:
             return sums.flatten(2)[:, None, :, : self.columns]
         sums = sums.unflatten(3, (self.outputs, self.tile)).permute(0, 3, 1, 2, 4).flatten(3)
@@ -229,9 +229,9 @@ def fft_error_bound(size: Sequence[int], inputs: int, worst: float) -> float:
 class Fft64:
     """A product of spectra in float64, rounded: exact where the error is below 1/2 (:func:`fft_error_bound`)."""
 
-    dtype = torch.float64
-    traced = False
-    bytes = 16
+    dtype: ClassVar[torch.dtype] = torch.float64
+    traced: ClassVar[bool] = False
+    bytes: ClassVar[int] = 16
 
     def __init__(self, weight: Tensor, task: Task) -> None:
         self.size = task.size
@@ -249,7 +249,8 @@ class Fft64:
             product = (spectrum * self.spectrum[0]).sum(1, keepdim=True)
         else:
             product = torch.einsum("bi...,oi...->bo...", spectrum, self.spectrum)
-        return torch.fft.irfftn(product, s=list(self.size), dim=self.axes).round_()
+        sums: Tensor = torch.fft.irfftn(product, s=list(self.size), dim=self.axes)
+        return sums.round_()
 
     @staticmethod
     def holds(task: Task) -> bool:
@@ -282,9 +283,9 @@ class Waves64:
     Exact where the error is below 1/2 (:func:`waves_error_bound`).
     """
 
-    dtype = torch.float64
-    traced = True
-    bytes = 16
+    dtype: ClassVar[torch.dtype] = torch.float64
+    traced: ClassVar[bool] = True
+    bytes: ClassVar[int] = 16
 
     def __init__(self, weight: Tensor, task: Task) -> None:
         height, width = task.size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import unshift
-from unshift import Restorer
+from unshift import Chain, Restorer
 from unshift.data import DataError, ImageSet, dataset, prepare, to_float
 from unshift.experiments import classifiers
 from unshift.experiments.classifier_training import train_classifier
@@ -42,7 +42,7 @@ class LoadedCase:
     labels: Tensor
     classifier: Callable[[Tensor], Tensor]
     classifier_name: str
-    restorers: dict[str, Restorer]
+    restorers: Mapping[str, Restorer | Chain]
     seeds: tuple[int, ...] = (0,)
     bare: int = 10_000
     """how many of the images go shifted through the bare classifier: the first of them"""

@@ -10,7 +10,7 @@ network. So the digits are also turned at 28 x 28 and enlarged afterwards, where
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 import unshift
-from unshift import Restorer
+from unshift import Chain, Restorer
 from unshift.coordinates import Polar, rotate
 from unshift.data import dataset, resize, to_float
 from unshift.evaluation import predict
@@ -41,7 +41,7 @@ class RotatedDigits:
     digits: Tensor
     labels: Tensor
     classifier: nn.Module
-    restorers: dict[str, Restorer]
+    restorers: Mapping[str, Restorer | Chain]
     axis: float
     """where the baseline turns the principal axis to, from upright training digits"""
     swept: int

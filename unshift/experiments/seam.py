@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import unshift
-from unshift import Restorer
+from unshift import Chain, Restorer
 from unshift.data import root
 from unshift.experiments import plots, shipped_restorers
 from unshift.experiments.accuracy_table import measure, table
@@ -24,7 +24,7 @@ BUDGETS = (1, 3)
 @dataclass(frozen=True)
 class _Loaded:
     case: LoadedCase
-    fitted: list[Restorer]
+    fitted: list[Restorer | Chain]
 
 
 def _load(options: Options) -> _Loaded:
@@ -35,7 +35,7 @@ def _load(options: Options) -> _Loaded:
     return _Loaded(case, [*fitted, *case.restorers.values()])
 
 
-def _fit(epochs: int, progress: bool) -> Restorer:
+def _fit(epochs: int, progress: bool) -> Restorer | Chain:
     """Fit ``cifar10-seam`` anew by its own recipe; what is in the data folder already is kept."""
     folder = root() / "seam" / f"{epochs}-epochs"
     path = folder / "cifar10-seam.safetensors"

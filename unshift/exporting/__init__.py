@@ -2,9 +2,9 @@
 
     unshift.export("mnist", "mnist.onnx", classifier=model)
 
-The graph is one ``nn.Module`` (``module.Graph``) around the restorer itself, which ``torch.export`` captures once for both
-formats: the integers, the tie rule and the confidence are those of :mod:`unshift.exact`, in operations that every runtime
-has. Written with ``onnx.helper`` instead, it would neither take a classifier nor make a ``.pt2``.
+The graph is one ``nn.Module`` (``module.Graph``) around the restorer itself, which ``torch.export`` captures once for
+both formats: the integers, the tie rule and the confidence are those of :mod:`unshift.exact`, in operations that every
+runtime has. Written with ``onnx.helper`` instead, it would neither take a classifier nor make a ``.pt2``.
 
 What is promised, and what is not, is in ``docs/export.md`` and, in short, in the file itself.
 """
@@ -52,8 +52,8 @@ def export(
 ) -> None:
     """Write ``restorer``, and ``classifier`` behind it, to one self-contained file: ONNX, or ``.pt2``.
 
-    The graph's input is ``images``, float32 ``(batch, channel, *size)``, any batch; its outputs are ``restored``, ``shift``,
-    ``confidence``, ``tied`` and, where the restorer reads them, ``turn`` and ``angle``.
+    The graph's input is ``images``, float32 ``(batch, channel, *size)``, any batch; its outputs are ``restored``,
+    ``shift``, ``confidence``, ``tied`` and, where the restorer reads them, ``turn`` and ``angle``.
 
     Args:
         restorer: A restorer, or what :func:`unshift.load` takes.

@@ -52,7 +52,7 @@ def as_onnx(
         proto.metadata_props.add(key=key, value=value)
     if proto.ByteSize() > LARGEST:
         raise ValueError("with this classifier the file would exceed 2 GB, the most that one file of ONNX can hold")
-    return proto.SerializeToString()
+    return bytes(proto.SerializeToString())
 
 
 def _with_script(proto: Any, script: Any, names: Sequence[str], shape: Sequence[int]) -> Any:
