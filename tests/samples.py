@@ -86,7 +86,8 @@ def bits(images: Tensor) -> Tensor:
     """The bit patterns of pixels, so that 0.0 differs from -0.0."""
     if not images.is_floating_point():
         return images
-    return images.contiguous().view({2: torch.int16, 4: torch.int32, 8: torch.int64}[images.element_size()])
+    widths = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return images.contiguous().view(widths[images.element_size()])
 
 
 def candidates(restorer: Restorer, image: Tensor) -> list[Tensor]:
@@ -104,7 +105,7 @@ def assert_exact(restorer: Restorer, image: Tensor, batch_size: int = 512) -> No
     for shifts in all_shifts(image.shape[1:]).split(batch_size):
         moved = apply(image.expand(len(shifts), *image.shape), shifts)
         found = restorer.estimate(moved)
-        restored = restorer.coordinates.undo(moved, found.shift)
+        restored = restorer.undo(moved, found)
         assert torch.equal(bits(restored), bits(wanted).expand_as(restored))
         assert torch.equal(found.confidence, still.confidence.expand_as(found.confidence))
         assert torch.equal(found.tied, still.tied.expand_as(found.tied))

@@ -12,6 +12,8 @@ from unshift.polar import Polar, polar_points, rotate, rotation_grid, rotation_n
 
 import unshift
 from unshift import Restorer, ShiftEstimator, apply, quantise
+from unshift.coordinates import Polar, Pose, rotate
+from unshift.coordinates.polar import polar_points
 from unshift.data import dataset
 from unshift.exact import choose
 from unshift.testing import assert_equivariant, verify
@@ -27,13 +29,28 @@ def quarter(images, k, axis=0):
     return torch.rot90(images, k, [2 + a for a in range(3) if a != axis])
 
 
+def seen(polar, images):
+    """What the network sees: one copy, the canvas ``(batch, channel, angle)``."""
+    canvas = polar.canvas(images)
+    assert canvas.shape[1] == 1
+    return canvas[:, 0]
+
+
+def angle_of(polar, step, scores):
+    """The angle that a chosen step of the grid stands for."""
+    pose = polar.pose(step, scores[:, None], (polar.size, polar.size))
+    assert not pose.shift.any()
+    assert pose.turn is None
+    return pose.angle
+
+
 def make(polar, channels=1, widths=(4, 1), calibration=1.0):
     """A restorer with random filters on ``polar``."""
     torch.manual_seed(0)
     n = polar.angles
     net = ShiftEstimator(channels * polar.channels, channels=widths, kernel_size=[n], bias=True, size=[n])
     sample = torch.rand(8, channels, *[polar.size] * polar.spatial_axes) * calibration
-    return Restorer(quantise(net, polar(sample)), coordinates=polar).eval()
+    return Restorer(quantise(net, seen(polar, sample)), coordinates=polar).eval()
 
 
 def assert_quarters_exact(restorer, images, axis=0):
@@ -41,7 +58,11 @@ def assert_quarters_exact(restorer, images, axis=0):
     for k in range(1, 4):
         turned = quarter(images, k, axis)
         found = restorer.estimate(turned)
-        assert torch.equal(bits(restorer.coordinates.undo(turned, found.shift, found.angle)), bits(wanted))
+        assert torch.equal(bits(restorer.undo(turned, found)), bits(wanted))
+        assert not found.shift.any()
+        assert found.turn is None
+        more = torch.remainder(found.angle - still.angle, 360)
+        assert (more[~still.tied] == 90 * k).all()
         assert torch.equal(found.confidence, still.confidence)
         assert torch.equal(found.tied, still.tied)
 
@@ -57,7 +78,7 @@ def test_the_convention():
     # Azimuth 0 looks right and goes counter-clockwise: right, up, left, down.
     cross = torch.zeros(1, 1, 3, 3)
     cross[0, 0, 1, 2], cross[0, 0, 0, 1], cross[0, 0, 1, 0], cross[0, 0, 2, 1] = 1.0, 2.0, 3.0, 4.0
-    assert Polar(3, angles=4, radii=1, radius=1.0)(cross).tolist() == [[[1.0, 2.0, 3.0, 4.0]]]
+    assert seen(Polar(3, angles=4, radii=1, radius=1.0), cross).tolist() == [[[1.0, 2.0, 3.0, 4.0]]]
 
 
 def test_points_are_the_papers_formula():
@@ -78,12 +99,12 @@ def test_points_are_the_papers_formula():
 def test_radii(ratio, wanted):
     size = 9
     distance = (torch.arange(size) - 4.0).abs().expand(1, 1, size, size)  # linear along each row, off the centre
-    canvas = Polar(size, angles=4, radii=3, radius=4.0, ratio=ratio)(distance)
+    canvas = seen(Polar(size, angles=4, radii=3, radius=4.0, ratio=ratio), distance)
     assert canvas[0, :, 0].tolist() == pytest.approx(wanted)
 
 
 def test_outside_is_zero_and_uint8_is_scaled():
-    canvas = Polar(4, angles=4, radii=1, radius=2.0)(torch.full((1, 1, 4, 4), 255, dtype=torch.uint8))
+    canvas = seen(Polar(4, angles=4, radii=1, radius=2.0), torch.full((1, 1, 4, 4), 255, dtype=torch.uint8))
     assert canvas.dtype == torch.float32
     assert canvas.flatten().tolist() == [0.5] * 4  # half a pixel beyond the last centre
 
@@ -93,11 +114,11 @@ def test_outside_is_zero_and_uint8_is_scaled():
 def test_quarter_turns_shift_the_canvas_bit_for_bit(size, dtype):
     images = (255 * torch.rand(5, 2, size, size)).to(dtype)
     for polar in (Polar(size), Polar(size, angles=20, radii=7, ratio=None)):
-        canvas = polar(images)
+        canvas = seen(polar, images)
         assert canvas.shape == (5, 2 * polar.channels, polar.angles)
         for k in range(1, 4):
             shift = torch.full((5, 1), k * polar.angles // 4)
-            assert torch.equal(bits(polar(quarter(images, k))), bits(apply(canvas, shift)))
+            assert torch.equal(bits(seen(polar, quarter(images, k))), bits(apply(canvas, shift)))
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -105,17 +126,17 @@ def test_quarter_turns_shift_the_canvas_bit_for_bit(size, dtype):
 def test_volumes_quarter_turns_shift_the_canvas_bit_for_bit(size, axis):
     volumes = torch.rand(3, 2, size, size, size)
     polar = Polar(size, angles=12, radii=4, polar_angles=5, axis=axis)
-    canvas = polar(volumes)
+    canvas = seen(polar, volumes)
     assert canvas.shape == (3, 2 * 5 * 4, 12)
     for k in range(1, 4):
-        assert torch.equal(polar(quarter(volumes, k, axis)), apply(canvas, torch.full((3, 1), 3 * k)))
+        assert torch.equal(seen(polar, quarter(volumes, k, axis)), apply(canvas, torch.full((3, 1), 3 * k)))
 
 
 def test_a_volume_is_sampled_where_the_formula_says():
     size = 9
     grids = torch.meshgrid(*[torch.arange(size, dtype=torch.float64) - 4] * 3, indexing="ij")
     polar = Polar(size, angles=8, radii=3, radius=4.0, ratio=None, polar_angles=5)
-    canvas = polar(torch.stack(grids)[:, None]).unflatten(1, (5, 3))  # linear functions: trilinear is exact
+    canvas = seen(polar, torch.stack(grids)[:, None]).unflatten(1, (5, 3))  # linear functions: trilinear is exact
     tilt, radius, turn = math.pi * 1 / 4, 4.0 * 2 / 3, 2 * math.pi * 3 / 8
     along, row, column = canvas[:, 1, 2, 3].tolist()
     assert along == pytest.approx(radius * math.cos(tilt))
@@ -126,19 +147,19 @@ def test_a_volume_is_sampled_where_the_formula_says():
 class Lopsided(Polar):
     """A grid that is sampled in the plain way, all the way round: what must not pass."""
 
-    def forward(self, images):
+    def canvas(self, images):
         turn = [2 * math.pi * i / self.angles for i in range(self.angles)]
         points = torch.tensor(polar_points((), turn, [self.size / 2 * 0.9**i for i in range(6)]))[0]
         grid = torch.stack([points[..., 0], -points[..., 1]], -1) / (self.size / 2)
         sampled = nn.functional.grid_sample(images, grid.expand(len(images), *grid.shape), align_corners=False)
-        return sampled.flatten(1, 2)
+        return sampled.flatten(1, 2)[:, None]
 
 
 def test_the_checker_fails_on_a_plain_grid():
     images = torch.rand(20, 1, 28, 28)
     polar = Lopsided(28, angles=36, radii=6)
-    canvas = polar(images)
-    turned = polar(quarter(images, 1))
+    canvas = seen(polar, images)
+    turned = seen(polar, quarter(images, 1))
     shift = torch.full((20, 1), 9)
     assert torch.allclose(turned, apply(canvas, shift), atol=1e-4)
     assert not torch.equal(turned, apply(canvas, shift))
@@ -147,7 +168,7 @@ def test_the_checker_fails_on_a_plain_grid():
 def test_gradients_reach_the_pixels():
     images = torch.rand(2, 1, 6, 6, dtype=torch.float64, requires_grad=True)
     polar = Polar(6, angles=8, radii=3)
-    assert torch.autograd.gradcheck(polar, images)
+    assert torch.autograd.gradcheck(polar.canvas, images)
     assert torch.autograd.gradcheck(lambda x: rotate(x, torch.tensor([10.0, 130.0])), images)
     restorer = make(polar)
     restorer(images).sum().backward()
@@ -158,14 +179,14 @@ def test_gradients_reach_the_pixels():
 def test_nothing_of_batch_position_or_threads_shows(threads):
     images = torch.rand(33, 1, 28, 28)
     restorer = make(Polar(28, angles=24, radii=10, refine=True))
-    canvas, restored, angle = restorer.coordinates(images), restorer(images), restorer.estimate(images).angle
+    canvas, restored, angle = restorer.coordinates.canvas(images), restorer(images), restorer.estimate(images).angle
     assert angle is not None
     assert not torch.equal(restored, images)  # so that interpolation is in it
     for count in (1, 2):
         threads(count)
         for rows in (slice(0, 1), slice(7, 8), slice(3, 20), slice(32, 33)):
             part = images[rows]
-            assert torch.equal(restorer.coordinates(part), canvas[rows])
+            assert torch.equal(restorer.coordinates.canvas(part), canvas[rows])
             assert torch.equal(restorer(part), restored[rows])
             assert torch.equal(restorer.estimate(part).angle, angle[rows])
 
@@ -207,22 +228,22 @@ def test_angles_add_up_exactly():
     """90 degrees more in, 90 degrees more out, to the last bit: what the exact undo rests on."""
     polar = Polar(8, angles=28, radii=2, refine=True)  # 360/28 is no binary fraction
     scores = torch.randint(-(2**23), 2**23, (500, 28))
-    shift = scores.argmax(1, keepdim=True)
-    angle = polar.angle(shift, scores)
+    step = scores.argmax(1)
+    angle = angle_of(polar, step, scores)
     assert ((angle >= -180) & (angle < 180)).all()
-    assert ((angle / (360 / 28) - shift[:, 0] + 14) % 28 - 14).abs().max() <= 0.5 + 1e-3
+    assert ((angle / (360 / 28) - step + 14) % 28 - 14).abs().max() <= 0.5 + 1e-3
     for k in range(1, 4):
-        turned = polar.angle((shift + 7 * k) % 28, scores.roll(7 * k, 1))
+        turned = angle_of(polar, (step + 7 * k) % 28, scores.roll(7 * k, 1))
         assert torch.equal(torch.remainder(turned - angle, 360), torch.full_like(angle, 90.0 * k))
 
 
 def test_refinement_is_the_top_of_the_parabola():
     polar = Polar(8, angles=8, radii=2, refine=True)
     scores = torch.tensor([[-1000, -90, -10, -50, -1000, -1000, -1000, -1000]])  # steps 1, 2, 3: top at 2 + 1/6
-    assert polar.angle(torch.tensor([[2]]), scores).item() == pytest.approx(45 * (2 + 1 / 6), abs=1e-3)
+    assert angle_of(polar, torch.tensor([2]), scores).item() == pytest.approx(45 * (2 + 1 / 6), abs=1e-3)
     flat = torch.zeros(1, 8, dtype=torch.int64)
-    assert polar.angle(torch.tensor([[5]]), flat).item() == -135
-    assert Polar(8, angles=8, radii=2).angle(torch.tensor([[2]]), scores).item() == 90  # not asked to refine
+    assert angle_of(polar, torch.tensor([5]), flat).item() == -135
+    assert angle_of(Polar(8, angles=8, radii=2), torch.tensor([2]), scores).item() == 90  # not asked to refine
 
 
 # --- the restorer -----------------------------------------------------------------------------------
@@ -285,16 +306,13 @@ def test_ties_are_settled_by_the_images_not_the_canvas(refine, calibration):
     assert restorer.estimate(images).tied.sum() >= 6
     assert_quarters_exact(restorer, images)
     # The canvas alone would not do: some tied positions share it, and restore to different images.
-    canvas = polar(images)
-    scores = restorer.scorer(canvas)
-    turned = quarter(images, 1)
-    plain = [polar.undo(x, choose(s, c)[0]) for x, c, s in ((images, canvas, scores), _scored(restorer, turned))]
+    plain = []
+    for x in (images, quarter(images, 1)):
+        canvas = polar.canvas(x)
+        scores = restorer.scores(canvas)
+        index, _ = choose(scores, lambda canvas=canvas: canvas)
+        plain.append(polar.undo(x, polar.pose(index, scores, (12, 12))))
     assert not torch.equal(*plain)
-
-
-def _scored(restorer, images):
-    canvas = restorer.coordinates(images)
-    return images, canvas, restorer.scorer(canvas)
 
 
 def test_rotated_images_come_back():
@@ -310,14 +328,14 @@ def test_rotated_images_come_back():
     jitter = torch.randn(200, 4)
     images = torch.stack([blob(8 + a, 1 + b) + 0.6 * blob(-2 + c, 6 + d) for a, b, c, d in jitter.tolist()])[:, None]
     polar = Polar(size, angles=24, radii=8, ratio=None, refine=True)
-    net = rotation_network("dense", polar.channels, polar.angles)
-    restorer = unshift.fit(images, net, kind="rotation", coordinates=polar, epochs=5, batch_size=20, progress=False)
+    net = polar.network("dense", 1, (size, size))
+    restorer = unshift.fit(images, net, coordinates=polar, epochs=5, batch_size=20, progress=False)
     applied = torch.linspace(0, 359, 60, dtype=torch.float64)
     estimate = restorer.estimate(rotate(images[:60], applied))
     assert estimate.angle is not None
     error = ((estimate.angle - applied + 180) % 360 - 180).abs()
     assert error.median() < 10
-    assert restorer.metadata["kind"] == "rotation"
+    assert restorer.coordinates.describe()["kind"] == "polar"
 
 
 def test_the_network_and_verify_work_as_they_are():
@@ -328,9 +346,9 @@ def test_the_network_and_verify_work_as_they_are():
 
 
 def test_the_papers_net_has_369_parameters():
-    polar = rotation_grid("paper", (224, 224))
+    polar = Polar.preset("paper", (224, 224))
     assert (polar.angles, polar.channels, polar.describe()["radius"]) == (36, 36, 112.0)
-    net = rotation_network("paper", polar.channels, polar.angles)
+    net = polar.network("paper", 1, (224, 224))
     assert sum(p.numel() for p in net.parameters()) == 36 * 9 + 5 * 9 == 369
 
 
@@ -342,7 +360,7 @@ def test_rotation_restorers_are_saved_and_loaded(tmp_path):
         again = unshift.load(tmp_path / "r.safetensors")
         assert again.coordinates.describe() == polar.describe()
         assert torch.equal(again(images), restorer(images))
-    with pytest.raises(ValueError, match="pad is for shifts"):
+    with pytest.raises(ValueError, match="a margin is for circular shifts of all axes; polar coordinates have none"):
         unshift.load(tmp_path / "r.safetensors", pad=2)
 
 
@@ -389,7 +407,7 @@ def test_bad_images_get_a_clear_error(shape, message):
     with pytest.raises(ValueError, match=message):
         restorer(torch.zeros(shape))
     with pytest.raises(ValueError, match=message):
-        restorer.coordinates.undo(torch.zeros(shape), torch.zeros(1, 1, dtype=torch.int64))
+        restorer.undo(torch.zeros(shape), Pose(torch.zeros(1, 2, dtype=torch.int64), angle=torch.zeros(1)))
 
 
 def test_other_bad_input_gets_a_clear_error():
@@ -401,25 +419,25 @@ def test_other_bad_input_gets_a_clear_error():
         rotate(torch.zeros(2, 1, 4, 4), float("nan"))
     square = torch.rand(10, 1, 8, 8)
     with pytest.raises(ValueError, match="no preset 'seam' for rotations; there are paper, dense"):
-        unshift.fit(square, "seam", kind="rotation")
-    with pytest.raises(ValueError, match="kind must be one of shift, rotation, got 'turn'"):
-        unshift.fit(square, kind="turn")
-    with pytest.raises(ValueError, match="square images or cubic volumes"):
-        unshift.fit(torch.rand(10, 1, 8, 9), kind="rotation")
-    with pytest.raises(ValueError, match="mirror is for shifts"):
-        unshift.fit(square, kind="rotation", mirror=True)
-    with pytest.raises(ValueError, match='coordinates are for kind="rotation"'):
-        unshift.fit(square, coordinates=Polar(8))
+        unshift.fit(square, "seam", coordinates=Polar(8))
+    with pytest.raises(ValueError, match="no preset 'seam' for rotations; there are paper, dense"):
+        Polar.preset("seam", (8, 8))
+    for size in ((8, 9), (8,), (8, 8, 9)):
+        with pytest.raises(ValueError, match=r"rotations want square images or cubic volumes, got size"):
+            Polar.preset("paper", size)
+    with pytest.raises(ValueError, match=r"polar coordinates want square images.*got shape"):
+        unshift.fit(torch.rand(10, 1, 8, 9), coordinates=Polar(8))
 
 
 def test_fit_on_volumes_and_loaders(tmp_path):
     volumes = torch.rand(20, 1, 8, 8, 8)
-    restorer = unshift.fit(volumes, kind="rotation", epochs=1, batch_size=8, progress=False)
-    assert restorer.metadata["size"] == [8, 8, 8]
+    spherical = Polar.preset("paper", (8, 8, 8))
+    restorer = unshift.fit(volumes, coordinates=spherical, epochs=1, batch_size=8, progress=False)
+    assert restorer.trained_on["size"] == [8, 8, 8]
     restorer.save(tmp_path / "volumes.safetensors")
     assert_quarters_exact(unshift.load(tmp_path / "volumes.safetensors"), volumes)
     images = torch.rand(20, 1, 8, 8)
-    quick = {"kind": "rotation", "epochs": 1, "batch_size": 8, "progress": False}
+    quick = {"coordinates": Polar.preset("dense", (8, 8)), "epochs": 1, "batch_size": 8, "progress": False}
     wanted = unshift.fit(images, "dense", **quick)(images)
     pairs = torch.utils.data.TensorDataset(images, torch.zeros(20))
     assert torch.equal(unshift.fit(pairs, "dense", **quick)(images), wanted)

@@ -21,8 +21,8 @@ from torch import nn
 
 from unshift import Restorer, ShiftEstimator, apply, quantise, undo
 from unshift.circular import CircularFilter
+from unshift.coordinates import Canvas, Pose
 from unshift.exact import IntegerEstimator
-from unshift.restorer import Canvas
 from unshift.testing import all_shifts
 
 TRAINED = pytest.mark.parametrize("trained", [False, True], ids=["untrained", "trained"])
@@ -329,11 +329,11 @@ def test_gradients_pass_through_the_undo(pad):
     restored = restorer(images)
     weight = torch.rand_like(restored)
     (restored * weight).sum().backward()
-    shift = restorer.estimate(images).shift
-    wanted = Canvas(pad).forward(weight)
-    wanted = apply(wanted, shift)[(..., *[slice(pad, pad + n) for n in size])]
+    estimate = restorer.estimate(images)
+    wanted = nn.functional.pad(weight, [pad] * 4)
+    wanted = apply(wanted, estimate.shift)[(..., *[slice(pad, pad + n) for n in size])]
     assert torch.equal(images.grad, wanted)
-    assert torch.autograd.gradcheck(lambda x: restorer.coordinates.undo(x, shift), images)
+    assert torch.autograd.gradcheck(lambda x: restorer.undo(x, estimate), images)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -343,6 +343,7 @@ def test_empty_batch_returns_empty(preset):
     assert restorer(images).shape == (0, 2, 8, 9)
     assert restorer(images).dtype == torch.uint8
     assert [part.shape for part in answers(restorer, images, slice(None))] == [images.shape, (0, 2), (0,), (0,)]
+    assert restorer.estimate(images).turn is restorer.estimate(images).angle is None
 
 
 # --- the padded canvas --------------------------------------------------------------------------
@@ -366,9 +367,11 @@ def test_a_zero_filled_shift_is_undone_on_the_padded_canvas(dtype):
 def test_padding_is_where_the_estimator_looks():
     canvas = Canvas(1, value=7.0)
     image = torch.tensor([[[1.0, 2.0]]])
-    assert canvas(image).tolist() == [[[7, 1, 2, 7]]]
-    assert canvas.undo(image, torch.tensor([[1]])).tolist() == [[[2, 7]]]
-    assert Canvas(0)(image) is image
+    assert canvas.canvas(image).tolist() == [[[[7, 1, 2, 7]]]]  # (batch, copies, channel, pixel): one copy
+    one = Pose(torch.tensor([[1]]))
+    assert canvas.undo(image, one).tolist() == [[[2, 7]]]
+    assert canvas.redo(image, one).tolist() == [[[7, 1]]]
+    assert Canvas(0).canvas(image).data_ptr() == image.data_ptr()  # nothing is copied
     assert repr(canvas) == "Canvas(pad=1, value=7.0)"
 
 
@@ -392,7 +395,8 @@ def test_nan_and_infinity(bad, dtype):
         ("paper", torch.zeros(1, 3, 8, 8), r"wants 1 channel\(s\), got 3: shape \(1, 3, 8, 8\)"),
         ("paper", torch.zeros(1, 1, 4, 8), r"kernel \(8, 8\) is larger than the image \(4, 8\)"),
         ("dense", torch.zeros(1, 1, 9, 8), r"made for images of size \(8, 8\), got \(9, 8\)"),
-        ("seam", torch.zeros(1, 1, 9, 8), r"made for images of size \(8, 8\), got \(9, 8\)"),
+        ("seam", torch.zeros(1, 1, 4, 9), r"kernel \(5, 5\) is larger than the image \(4, 9\)"),
+        ("seam", torch.zeros(1, 1, 9, 6), r"kernel \(8,\) is larger than the image \(6,\)"),
         ("paper", "image.png", r"must be a torch.Tensor .*got str"),
     ],
 )

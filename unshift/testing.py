@@ -197,7 +197,6 @@ def _by_proof(subject: Any, image: Tensor, moves: Any, batch_size: int, generato
     still, _ = choose(
         scores, lambda: coordinates.looks(image), lambda *found: coordinates.settle(image, scores, *found)
     )
-    numbers = torch.arange(scores.numel()).view_as(scores)
     probes = rows(moves, torch.randint(len(moves.shift), (4,), generator=generator))
     wrong = int(
         (
@@ -208,24 +207,16 @@ def _by_proof(subject: Any, image: Tensor, moves: Any, batch_size: int, generato
         .any(1)
         .sum()
     )
-    restored = None
+    restored = ordered_bits(coordinates.undo(image, coordinates.pose(still, scores, size)))
     for some in _chunks(moves, batch_size):
-        carried = _carried(coordinates, scores, some)
+        moved, carried = _moved(coordinates, image, some), _carried(coordinates, scores, some)
         index, _ = choose(
             carried,
-            lambda some=some: coordinates.looks(_moved(coordinates, image, some)),
-            lambda *found, some=some, carried=carried: coordinates.settle(  # type: ignore[misc]
-                _moved(coordinates, image, some), carried, *found
-            ),
+            lambda moved=moved: coordinates.looks(moved),  # type: ignore[misc]
+            lambda *found, moved=moved, carried=carried: coordinates.settle(moved, carried, *found),  # type: ignore[misc]
         )
-        # Which candidate of the image as it stood is the one that was chosen? It restores to the same array.
-        before = _carried(coordinates, numbers, some).flatten(1).gather(1, index[:, None])[:, 0]
-        for row in (before != still).nonzero().flatten().tolist():
-            if restored is None:
-                restored = ordered_bits(coordinates.undo(image, coordinates.pose(still, scores, size)))
-            own = coordinates.pose(index[row : row + 1], carried[row : row + 1], size)
-            moved = _moved(coordinates, image, rows(some, slice(row, row + 1)))
-            wrong += not torch.equal(ordered_bits(coordinates.undo(moved, own)), restored)
+        undone = ordered_bits(coordinates.undo(moved, coordinates.pose(index, carried, size)))
+        wrong += int((undone != restored).flatten(1).any(1).sum())
     return wrong
 
 

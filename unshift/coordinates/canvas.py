@@ -154,6 +154,6 @@ class Canvas(nn.Module):
         """See :class:`Coordinates`."""
         return channels
 
-    def image_size(self, positions: tuple[int, ...]) -> tuple[int, ...] | None:
+    def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
         """See :class:`Coordinates`."""
-        return tuple(n - 2 * self.pad for n in positions)
+        return None if positions is None else tuple(n - 2 * self.pad for n in positions)

@@ -120,6 +120,6 @@ class Centre(nn.Module):
         """See :class:`Coordinates`."""
         return channels
 
-    def image_size(self, positions: tuple[int, ...]) -> tuple[int, ...] | None:
+    def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
         """See :class:`Coordinates`."""
         return positions

@@ -342,7 +342,7 @@ class Polar(nn.Module):
         """See :class:`Coordinates`."""
         return channels // self.channels
 
-    def image_size(self, positions: tuple[int, ...]) -> tuple[int, ...] | None:
+    def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
         """See :class:`Coordinates`."""
         return (self.size,) * self.spatial_axes
 

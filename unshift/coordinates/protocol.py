@@ -123,8 +123,8 @@ class Coordinates(Protocol):
     def image_channels(self, channels: int, size: tuple[int, ...]) -> int:
         """Return how many channels images of ``size`` have whose canvases have ``channels``."""
 
-    def image_size(self, positions: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return the size of images whose canvases have these positions; None where that does not follow."""
+    def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        """Return the size of images whose canvases have these positions (None: any); None where that does not follow."""
 
     def describe(self) -> dict[str, Any]:
         """Return plain data, ``{"kind": ..., **arguments}``, for the weights file."""

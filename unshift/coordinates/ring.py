@@ -122,6 +122,6 @@ class Ring(nn.Module):
         """See :class:`Coordinates`."""
         return channels * size[self._axis(len(size))] // math.prod(size)
 
-    def image_size(self, positions: tuple[int, ...]) -> tuple[int, ...] | None:
+    def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
         """See :class:`Coordinates`."""
         return None

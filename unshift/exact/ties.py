@@ -20,6 +20,9 @@ from unshift.exact.kernels import is_traced
 
 __all__ = ["choose", "largest_of", "loop", "ordered_bits", "rank_restored", "restored_keys", "tied_first"]
 
+BLOCK = 2**17
+"""Positions to rank at a time."""
+
 MINUS_ZERO = torch.tensor([-(2.0**-150)], dtype=torch.float64)
 """The key of -0.0, whose reciprocal is negative: between 0 and the first float32 below it."""
 
@@ -105,8 +108,24 @@ def rank_restored(looks: Tensor, tied: Tensor) -> Tensor:
     pixels = looks.transpose(1, 2).flatten(3).flatten(2)  # (batch, channel, copies * positions)
     channels, positions = pixels.shape[1:]
     ahead = _blocks_ahead(copies, size).to(looks.device)
-    rows = tied_first(tied)
     steps = channels + len(ahead)
+
+    def extended(ranks: Tensor, shown: Tensor, stage: Tensor) -> Tensor:
+        """Take one more channel, or one more block, of some images into their ranks."""
+        channel = shown.index_select(1, stage.clamp(max=channels - 1))[:, 0]
+        follows = ranks.index_select(1, ahead.index_select(0, (stage - channels).clamp(min=0))[0])
+        second = torch.where(stage < channels, _rank(restored_keys(channel)), follows)
+        return _rank(ranks * positions + second)
+
+    ranks = torch.zeros_like(pixels[:, 0], dtype=torch.int64)
+    if not is_traced():
+        for rows in tied.nonzero().flatten().split(max(1, BLOCK // positions)):
+            shown, own = pixels[rows], ranks[rows]
+            for stage in torch.arange(steps, device=looks.device).split(1):
+                own = extended(own, shown, stage)
+            ranks[rows] = own
+        return ranks
+    rows = tied_first(tied)
     count = tied.sum() * steps
 
     def more(step: Tensor, ranks: Tensor) -> Tensor:
@@ -114,16 +133,12 @@ def rank_restored(looks: Tensor, tied: Tensor) -> Tensor:
 
     def advance(step: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
         row = rows.index_select(0, step[None] // steps)
-        stage = step[None] % steps
-        own = ranks.index_select(0, row)[0]
-        channel = pixels.index_select(0, row)[0].index_select(0, stage.clamp(max=channels - 1))[0]
-        follows = own.index_select(0, ahead.index_select(0, (stage - channels).clamp(min=0))[0])
-        second = torch.where(stage < channels, _rank(restored_keys(channel)), follows)
-        return step + 1, ranks.index_copy(0, row, _rank(own * positions + second)[None])
+        own = extended(ranks.index_select(0, row), pixels.index_select(0, row), step[None] % steps)
+        return step + 1, ranks.index_copy(0, row, own)
 
-    start = torch.zeros((), dtype=torch.int64, device=looks.device), torch.zeros_like(pixels[:, 0], dtype=torch.int64)
-    ranks: Tensor = loop(more, advance, start)[1]
-    return ranks
+    start = torch.zeros((), dtype=torch.int64, device=looks.device), ranks
+    found: Tensor = loop(more, advance, start)[1]
+    return found
 
 
 def _blocks_ahead(copies: int, size: Sequence[int]) -> Tensor:
@@ -138,12 +153,13 @@ def _blocks_ahead(copies: int, size: Sequence[int]) -> Tensor:
 
 
 def _rank(keys: Tensor) -> Tensor:
-    if not is_traced() and bool((keys == keys[0]).all()):
+    """Rank each row of keys ``(rows, n)``."""
+    if not is_traced() and bool((keys == keys[:, :1]).all()):
         return torch.zeros_like(keys, dtype=torch.int64)  # constant so far: nothing to sort
-    values, order = keys.sort()
-    changes = (values[1:] != values[:-1]).to(torch.int64)
-    ranks = torch.cat([torch.zeros(1, dtype=torch.int64, device=keys.device), changes.cumsum(0)])
-    return torch.zeros_like(order).scatter(0, order, ranks)
+    values, order = keys.sort(1)
+    changes = (values[:, 1:] != values[:, :-1]).to(torch.int64)
+    ranks = torch.cat([torch.zeros_like(order[:, :1]), changes.cumsum(1)], 1)
+    return torch.zeros_like(order).scatter(1, order, ranks)
 
 
 def largest_of(keys: Callable[[Tensor, Tensor], Tensor], width: int, same: Tensor, tied: Tensor) -> Tensor:
