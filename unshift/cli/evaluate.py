@@ -36,10 +36,11 @@ def evaluate(
     of images classified alike under all random moves. At scope 0 nothing moves; at any other, and with any,
     a restorer that undoes turns as well gets any turn.
 
-    A shipped classifier gets the restored images scaled to the size it takes. Your own takes images (batch, channel, height, width) with values in 0..1, at the size the
-    restorer works on, and returns logits (batch, classes). It is a TorchScript file (torch.jit.save), a
-    torch.export file ending in .pt2, or module:function, called without arguments, that returns an
-    nn.Module. All three run code that comes with them: use only what you trust.
+    A shipped classifier gets the restored images scaled to the size it takes. Your own takes images (batch,
+    channel, height, width) with values in 0..1, at the size the restorer works on, and returns logits
+    (batch, classes). It is a TorchScript file (torch.jit.save), a torch.export file ending in .pt2, or
+    module:function, called without arguments, that returns an nn.Module. All three run code that comes with
+    them: use only what you trust.
 
     \b
     Examples:

@@ -31,10 +31,11 @@ def restore_file(
 
     from unshift.weights import image_shape
 
+    seen = _seen(source, size, image_shape(model)[0]) if estimate is None else None
     image = _read_image(source, size, rotated="angle" in model.coordinates.reads)
     values = _as_tensor(image)
     if estimate is None:
-        seen = _seen(source, size, image_shape(model)[0])
+        assert seen is not None
         try:
             # The tie rule compares what is written, not what the network sees of it: two colours may have one grey.
             estimate = model.estimate(seen, of=values)
