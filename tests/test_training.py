@@ -205,7 +205,7 @@ def test_shifted_copies_against_brute_force(data):
         ({"validation": 1.0}, "a share between 0 and 1, got 1.0"),
         ({"bits": 1}, "bits"),
         ({"preset": ShiftEstimator(3)}, r"wants 3 channel\(s\), got 1"),
-        ({"learning_rate": 1e30}, "the loss became (nan|inf): try a lower learning_rate than 1e"),
+        ({"learning_rate": 1e30}, "the loss became (nan|inf): try a lower learning rate than 1e"),
     ],
 )
 def test_bad_arguments(images, options, message):

@@ -178,7 +178,7 @@ def _check_recipe(recipe: dict[str, Any], patience: int, bits: int, validation: 
     numbers = [recipe["epochs"], recipe["batch_size"], patience, recipe["learning_rate"]]
     if not all(number > 0 for number in numbers):
         raise ValueError(
-            "epochs, batch_size, patience and learning_rate must be positive, "
+            "epochs, batch size, patience and learning rate must be positive, "
             f"got {', '.join(map(str, numbers[:3]))} and {numbers[3]}"
         )
     if recipe["average"] is not None and not 0 < recipe["average"] < 1:
@@ -314,7 +314,7 @@ class _Run:
         value = float(loss.detach())
         if not math.isfinite(value):
             raise ValueError(
-                f"the loss became {value}: try a lower learning_rate than {self.settings['learning_rate']}"
+                f"the loss became {value}: try a lower learning rate than {self.settings['learning_rate']}"
             )
         self.optimizer.zero_grad()
         loss.backward()

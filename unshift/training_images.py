@@ -90,12 +90,13 @@ def usable(images: Tensor, drop: bool) -> Tensor:
     if not drop and constant.any():
         raise ValueError(
             f"{int(constant.sum())} of {len(images)} images are constant (the first is number "
-            f"{int(constant.nonzero()[0])}): no shift of them can be told; remove them, or drop_unusable=True"
+            f"{int(constant.nonzero()[0])}): no shift of them can be told; "
+            "remove them, or have unusable images dropped (drop_unusable)"
         )
     if not drop and len(copies):
         raise ValueError(
             f"{len(copies)} of {len(images)} images are shifted copies of others (the first is number {copies[0]}): "
-            "which of them is unshifted cannot be learnt; remove them, or drop_unusable=True"
+            "which of them is unshifted cannot be learnt; remove them, or have unusable images dropped (drop_unusable)"
         )
     kept = (~constant).nonzero().flatten()
     mask = torch.ones(len(kept), dtype=torch.bool)

@@ -26,7 +26,7 @@ def load_classifier(spec: str) -> Callable[[Tensor], Tensor]:
         return names[spec]().eval()
     path = Path(spec)
     if path.is_dir():
-        raise ValueError(f"classifier {spec} is a folder; wanted is a file")
+        raise ValueError(f"classifier {spec} is a folder; give a file")
     if path.is_file():
         return _exported(path) if path.suffix == ".pt2" else _scripted(path)
     if re.fullmatch(r"[\w.]+:[\w.]+", spec):
@@ -36,16 +36,26 @@ def load_classifier(spec: str) -> Callable[[Tensor], Tensor]:
     )
 
 
+def at_its_size(classifier: Callable[[Tensor], Tensor], spec: str) -> Callable[[Tensor], Tensor]:
+    """Have images brought to the size that a shipped classifier takes: restorers of rotations look at larger ones."""
+    from unshift.data import resize
+    from unshift.experiments.classifiers import RECIPES
+
+    size = dict(RECIPES[spec].preparation).get("resize") if spec in RECIPES else None
+    return classifier if size is None else lambda images: classifier(resize(images, (size[0], size[1])))
+
+
 def _scripted(path: Path) -> Callable[[Tensor], Tensor]:
     import torch
 
     try:
-        return torch.jit.load(str(path), map_location="cpu").eval()
+        model: Callable[[Tensor], Tensor] = torch.jit.load(str(path), map_location="cpu").eval()
     except (RuntimeError, ValueError) as error:
         raise ValueError(
             f"classifier {path} is no TorchScript model; write one with torch.jit.script(model).save(...), "
             "or a .pt2 with torch.export.save: a plain torch.save file has weights but no model"
         ) from error
+    return model
 
 
 def _exported(path: Path) -> Callable[[Tensor], Tensor]:
@@ -60,7 +70,7 @@ def _exported(path: Path) -> Callable[[Tensor], Tensor]:
     inputs = program.graph_signature.user_inputs
     node = next((node for node in program.graph.nodes if [node.name] == list(inputs)), None)
     if node is None:
-        raise ValueError(f"classifier {path} wants {len(inputs)} inputs; wanted is a model of one, the images")
+        raise ValueError(f"classifier {path} takes {len(inputs)} inputs; give a model that takes one, the images")
     batch = node.meta["val"].shape[0]
     return _in_batches_of(module, batch) if isinstance(batch, int) else module
 
@@ -102,7 +112,7 @@ def _imported(module: str, function: str) -> Callable[[Tensor], Tensor]:
             except Exception as error:
                 raise ValueError(f"classifier {spec}() failed ({first_line(error)})") from error
     if not isinstance(found, nn.Module):
-        raise ValueError(f"classifier {spec}() returned a {type(found).__name__}, wanted is an nn.Module")
+        raise ValueError(f"classifier {spec}() returned a {type(found).__name__}; it must return an nn.Module")
     return found.eval()
 
 

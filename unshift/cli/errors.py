@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import traceback
 import warnings
@@ -11,14 +10,6 @@ from typing import Any
 
 import typer
 from typer.core import TyperGroup
-
-# What the library calls its arguments, and what they are called here.
-FLAGS = (
-    (r"\bdrop_unusable=True", "give --drop-unusable"),
-    (r"\bsize=\((\d+), (\d+)\)", r"--size \1x\2"),
-    (r"\bbatch_size\b", "--batch-size"),
-    (r"\blearning_rate\b", "--learning-rate"),
-)
 
 
 class Group(TyperGroup):
@@ -59,8 +50,6 @@ def report(error: BaseException, debug: bool) -> int:
         raise error
     if debug:
         traceback.print_exception(error)
-    for word, flag in FLAGS:
-        message = re.sub(word, flag, message)
     _line("error", message)
     return code
 

@@ -2,40 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unshift.cli.classifiers import load_classifier, try_classifier
-from unshift.cli.images import open_for
-from unshift.cli.options import Data, Json, Limit, Model, Scopes, Split
+from unshift.cli.classifiers import at_its_size, load_classifier, try_classifier
+from unshift.cli.options import Classifier, Data, Json, Limit, Model, Scopes, Split
+from unshift.cli.prepared_data import open_for
 from unshift.cli.printing import print_json, print_table, rates_line
+
+if TYPE_CHECKING:
+    from unshift.restorer import Chain, Restorer
+
+DEFAULT_SCOPES = {"pixels": range(9), "degrees": (0, 10, 20, 45, 90, 180)}
 
 
 def evaluate(
     data: Data,
     restorer: Model,
-    classifier: Annotated[
-        str | None,
-        typer.Option(help="A shipped classifier's name, a TorchScript or .pt2 file, or module:function."),
-    ] = None,
+    classifier: Classifier = None,
     split: Split = None,
-    scopes: Scopes = "0-8",
-    seeds: Annotated[int, typer.Option(min=1, help="Random shifts of each image; consistency needs two.")] = 1,
+    scopes: Scopes = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Random moves of each image; consistency needs two.")] = 1,
     limit: Limit = None,
     as_json: Json = False,
 ) -> None:
     """Measure how often a restorer is right, and what a frozen classifier gains by it.
 
-    Without a classifier: the share of unshifted images that it leaves where they are. That is also its
-    share on shifted ones, since every shift of an image is restored to the same image. With one: the
-    accuracy on images shifted circularly by up to so many pixels, without and with the restorer, and
-    (with --seeds 2 or more) the share of images classified alike under all random shifts.
+    Without a classifier: the share of unmoved images that it leaves as they are. That is also its share on
+    moved ones, where moves are undone exactly: every shift of an image is restored to the same image. With
+    one: the accuracy on images that are moved at random in the way the restorer undoes (shifted, turned,
+    rotated), up to each of --scopes, without and with the restorer, and (with --seeds 2 or more) the share
+    of images classified alike under all random moves. At scope 0 nothing moves; at any other, and with any,
+    a restorer that undoes turns as well gets any turn.
 
-    Your own classifier takes images (batch, channel, height, width) with values in 0..1, at the size the
-    restorer works on, and returns logits (batch, classes). It is a TorchScript file (torch.jit.save), a
-    torch.export file ending in .pt2, or module:function, called without arguments, that returns an
-    nn.Module. All three run code that comes with them: use only what you trust.
+    A shipped classifier gets the restored images scaled to the size it takes. Your own takes images (batch,
+    channel, height, width) with values in 0..1, at the size the restorer works on, and returns logits
+    (batch, classes). It is a TorchScript file (torch.jit.save), a torch.export file ending in .pt2, or
+    module:function, called without arguments, that returns an nn.Module. All three run code that comes with
+    them: use only what you trust.
 
     \b
     Examples:
@@ -43,13 +48,14 @@ def evaluate(
       unshift evaluate --data mnist --restorer mnist-paper --classifier lenet5-mnist --seeds 3
       unshift evaluate --data photos/ --restorer photos.safetensors --classifier resnet.pt2
       unshift evaluate --data cifar10 --restorer cifar10 --classifier mymodels:resnet --scopes 0,4
+      unshift evaluate --data mnist --restorer mnist-rotation --classifier lenet5-mnist --limit 500
     """
     from unshift.data import to_float
     from unshift.evaluation import accuracy_over_scopes, restoration_rates
     from unshift.weights import load
 
     model = load(restorer)
-    net = load_classifier(classifier) if classifier else None
+    net = at_its_size(load_classifier(classifier), classifier) if classifier else None
     found = open_for(model, data, split, limit)
     if net is not None:
         if found.labels is None:
@@ -58,18 +64,20 @@ def evaluate(
             )
         try_classifier(net, str(classifier), to_float(found.images[:2]), int(found.labels.max()) + 1)
     rates = restoration_rates(model, found.images, progress=True)
+    unit = model.stages[0].coordinates.unit  # of a chain, a scope limits the first stage's move
+    tried = scopes if scopes is not None else DEFAULT_SCOPES.get(unit, range(9))
     rows = []
     if net is not None and found.labels is not None:
         rows = accuracy_over_scopes(
-            net, to_float(found.images), found.labels, model, scopes=scopes, seeds=range(seeds), progress=True
+            net, to_float(found.images), found.labels, model, scopes=tried, seeds=range(seeds), progress=True
         )
     if as_json:
-        about = {"data": found.name, "restorer": restorer, "classifier": classifier}
+        about = {"data": found.name, "restorer": restorer, "classifier": classifier, "unit": unit}
         print_json({**about, "rates": rates.as_dict(), "scopes": [{**r.as_dict(), "effect": r.effect} for r in rows]})
         return
-    print(f"{found.name}, restorer {restorer}: {rates_line(rates.as_dict())}")
+    print(f"{found.name}, restorer {restorer}: {rates_line(rates.as_dict(), model.coordinates.step)}")
     if rows:
-        print(f"\naccuracy of {classifier} in %, images shifted at random by up to so many pixels:\n")
+        print(f"\naccuracy of {classifier} in %, images moved at random by up to {_words(model, unit)}:\n")
         lines = {
             "without": [f"{100 * sum(r.without) / seeds:.2f}" for r in rows],
             "with": [f"{100 * sum(r.restored) / seeds:.2f}" for r in rows],
@@ -78,5 +86,12 @@ def evaluate(
         if seeds > 1:
             lines["consistent without"] = [f"{100 * r.consistent_without:.2f}" for r in rows]
             lines["consistent with"] = [f"{100 * r.consistent_restored:.2f}" for r in rows]
-        head = ["scope", *(str(r.scope) for r in rows)]
+        head = [f"scope, {unit}", *("any" if r.scope is None else str(r.scope) for r in rows)]
         print_table(head, [[name, *cells] for name, cells in lines.items()], right=range(1, len(head)))
+
+
+def _words(model: Restorer | Chain, unit: str) -> str:
+    """Say what a scope limits, and what it does not."""
+    limited = "angle" if unit == "degrees" else "shift"
+    free = " and ".join(sorted(model.coordinates.reads - {limited}))
+    return f"this many {unit}, with any {free} (none at 0)" if free else f"this many {unit}"

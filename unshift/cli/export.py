@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from unshift.cli.classifiers import load_classifier
-from unshift.cli.options import Json, Model, read_size
+from unshift.cli.options import Classifier, Json, Model, Pad, read_size
 from unshift.cli.outputs import check_folder
 from unshift.cli.printing import file_size, print_json
 
@@ -16,16 +16,11 @@ from unshift.cli.printing import file_size, print_json
 def export(
     restorer: Model,
     out: Annotated[Path, typer.Option("--out", help="File to write: .onnx, or .pt2 for torch.export.")],
-    classifier: Annotated[
-        str | None,
-        typer.Option(help="A shipped classifier's name, a TorchScript or .pt2 file, or module:function."),
-    ] = None,
+    classifier: Classifier = None,
     size: Annotated[
         Any, typer.Option(parser=read_size, metavar="N|HxW", help="Size of the images, where the restorer takes any.")
     ] = None,
-    pad: Annotated[
-        int | None, typer.Option(min=0, help="The images have lost what was shifted out: look on so wide a margin.")
-    ] = None,
+    pad: Pad = None,
     scores: Annotated[bool, typer.Option("--scores", help="The map of scores as one more output.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
     as_json: Json = False,
@@ -33,8 +28,9 @@ def export(
     """Write a restorer, and a classifier behind it, to one self-contained file.
 
     An .onnx file runs with onnxruntime alone, in Python, C++, Java or a browser. It takes images (batch, channel,
-    height, width), float32 in 0..1, any number at a time, and returns restored, shift, confidence and tied, the same
-    to the last bit as PyTorch does, tied images included; with --classifier also logits. --size is for restorers
+    height, width), float32 in 0..1, any number at a time, and returns restored, shift, confidence and tied, and turn
+    and angle where the restorer reads them, the same to the last bit as PyTorch does, tied images included; with
+    --classifier also logits. --size is for restorers
     that take any size: it is the size of the images, which is that of the training images unless given.
 
     \b
@@ -48,8 +44,8 @@ def export(
     if out.exists() and not force:
         raise ValueError(f"{out} exists; --force overwrites it")
     check_folder(out.parent)
-    from unshift.graph import OPSET
-    from unshift.graph import export as write
+    from unshift.exporting import OPSET
+    from unshift.exporting import export as write
     from unshift.weights import load
 
     model = load(restorer, pad=pad)

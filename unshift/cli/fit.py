@@ -1,46 +1,69 @@
-"""``unshift fit``: train a restorer, safely against kills and typing errors."""
+"""``unshift fit``: train a restorer, safe from kills and typing errors."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unshift.cli.allocator import keep_freed_memory
 from unshift.cli.errors import first_line
-from unshift.cli.images import choose_split, open_prepared
-from unshift.cli.options import Json, Kind, Preset, Share, Size
+from unshift.cli.options import Json, Preset, Share, Size, TurnGroup
 from unshift.cli.outputs import check_output
+from unshift.cli.prepared_data import choose_split, open_prepared
 from unshift.cli.printing import file_size, image_size, print_json, rates_line
+
+if TYPE_CHECKING:
+    from unshift.coordinates import Coordinates
+    from unshift.restorer import Chain, Restorer
 
 
 def fit(
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="A dataset's name, a folder of images, a .npy or .npz file.")
+        str, typer.Argument(metavar="DATA", help="A data set's name, a folder of images, a .npy or .npz file.")
     ],
     out: Annotated[Path, typer.Option("--out", help="The file to write; .safetensors by custom.")],
     preset: Annotated[
         Preset, typer.Option(help="paper: 486 weights; dense: best on centred objects; seam: photos.")
     ] = Preset.paper,
-    kind: Annotated[Kind, typer.Option(help="What to undo; rotation: of square images, paper or dense.")] = Kind.shift,
+    turns: Annotated[
+        TurnGroup | None,
+        typer.Option(
+            metavar="GROUP", help="Undo turns as well as shifts: mirror, half, quarter, flips, strand or cube."
+        ),
+    ] = None,
+    ring: Annotated[
+        int | None,
+        typer.Option(
+            metavar="AXIS", help="Undo shifts along this axis only: 0 is the first of the image, -1 the last."
+        ),
+    ] = None,
+    rotation: Annotated[
+        bool, typer.Option("--rotation", help="Undo rotations, by any angle, of square images: paper or dense.")
+    ] = False,
     size: Size = None,
-    pad: Annotated[int, typer.Option(min=0, help="Then add so many black pixels on every side.")] = 0,
+    pad: Annotated[int, typer.Option(min=0, metavar="N", help="Then add N black pixels on every side.")] = 0,
     crop: Annotated[
         bool, typer.Option("--crop", help="Keep proportions: scale to cover --size, cut the middle.")
     ] = False,
     channels: Annotated[
         int | None, typer.Option(help="Read images as 1 (grey) or 3 (RGB).", show_default=False)
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Part of a dataset to train on. Default: train, if any.")] = None,
+    split: Annotated[str | None, typer.Option(help="Part of a data set to train on. Default: train, if any.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images. Default: the preset's.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per step. Default: the preset's.")] = None,
     learning_rate: Annotated[
         float | None, typer.Option(help="Peak of the one-cycle schedule. Default: the preset's.")
     ] = None,
+    average: Annotated[
+        float | None,
+        typer.Option(help="Use a running average of the weights that forgets by this factor a step, such as 0.999."),
+    ] = None,
     validation: Share = "0.1",
-    patience: Annotated[int, typer.Option(help="Stop after so many epochs without improvement.")] = 5,
+    patience: Annotated[int, typer.Option(metavar="N", help="Stop after N epochs without improvement.")] = 5,
     mirror: Annotated[
         bool, typer.Option("--mirror", help="Show each image flipped half of the time: for photos.")
     ] = False,
@@ -54,23 +77,26 @@ def fit(
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run stopped.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT, and start anew.")] = False,
     drop_unusable: Annotated[
-        bool, typer.Option("--drop-unusable", help="Leave out constant images and shifted copies.")
+        bool, typer.Option("--drop-unusable", help="Leave out constant images and moved copies.")
     ] = False,
     test: Annotated[bool, typer.Option("--test/--no-test", help="Measure on the test split too, if any.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Train a restorer on unlabelled, unshifted images and write it to one small file.
+    """Train a restorer on unlabelled, unmoved images and write it to one small file.
 
-    The images are all that is needed: no labels, no shifted copies of them. While it trains, the state
-    is kept in a checkpoint; after a kill, the same command with --resume goes on and ends in the same
-    weights. The file remembers how its images were scaled and padded, so that evaluate and verify do the
-    same.
+    The images are all that is needed: no labels, no moved copies of them. It learns to undo circular shifts,
+    or, with --turns, --ring or --rotation, another kind of move. While it trains, the state is kept in a
+    checkpoint; after a kill, the same command with --resume goes on and ends in the same weights. The file
+    remembers how its images were scaled and padded, so that evaluate and verify do the same.
 
     \b
     Examples:
       unshift fit mnist-10k --size 32 --out digits.safetensors
       unshift fit cifar10 --pad 4 --out cifar.safetensors
       unshift fit photos/ --preset seam --size 224 --crop --out photos.safetensors
+      unshift fit mnist-10k --preset dense --turns quarter --out turned.safetensors
+      unshift fit panoramas/ --size 64x512 --ring -1 --out panoramas.safetensors
+      unshift fit mnist-10k --size 112 --preset dense --rotation --out rotated.safetensors
       unshift fit images.npy --preset dense --epochs 30 --out mine.safetensors --resume
     """
     import torch
@@ -78,8 +104,11 @@ def fit(
     from unshift import training, weights
     from unshift.evaluation import restoration_rates
 
+    keep_freed_memory()
     if crop and size is None:
         raise ValueError("--crop needs the --size to cut to")
+    if (turns is not None) + (ring is not None) + rotation > 1:
+        raise ValueError("give one of --turns, --ring and --rotation, not several")
     steps = {"channels": channels, "crop" if crop else "resize": size and list(size), "pad": pad or None}
     preparation = {step: value for step, value in steps.items() if value is not None}
     state = checkpoint or Path(f"{out}.checkpoint")
@@ -93,24 +122,27 @@ def fit(
     tested = test and part == "train" and choose_split(data, None, "test")
     held = open_prepared(data, "test", preparation) if tested else None
 
+    coordinates = _coordinates(turns, ring, rotation, preset, tuple(images.images.shape[2:]))
     settings: dict[str, Any] = {
-        "kind": kind.value,
-        "mirror": mirror,
-        "windows": windows,
+        "augment": [name for name, asked in (("mirror", mirror), ("windows", windows)) if asked],
         "preset": preset.value,
         "seed": seed,
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
+        "average": average,
     }
     if resume and out.exists() and not state.exists():
         restorer = weights.load(out)
-        _check_same_run(out, restorer.metadata, {"data": images.name, "preparation": preparation, **settings})
+        found = {**restorer.metadata, "preparation": restorer.trained_on.get("preparation")}
+        asked = {"data": images.name, "preparation": preparation, "coordinates": coordinates.describe(), **settings}
+        _check_same_run(out, found, asked)
     else:
         try:
             restorer = training.fit(
                 images.images,
                 **settings,
+                coordinates=coordinates,
                 validation=validation,
                 patience=patience,
                 device=device,
@@ -120,14 +152,28 @@ def fit(
                 data_name=images.name,
             )
         except KeyboardInterrupt:
-            print(f"\nthe state is in {state}: the same command with --resume goes on", file=sys.stderr)
+            kept = f"the state is in {state}: the same command with --resume goes on"
+            print(f"\n{kept if state.exists() else 'stopped before there was a state to keep'}", file=sys.stderr)
             raise
-        restorer.metadata["preparation"] = preparation
+        restorer.trained_on["preparation"] = preparation
         restorer.save(out)
     if held is not None and "test" not in restorer.metadata:
         restorer.metadata["test"] = restoration_rates(restorer, held.images, progress=True).as_dict()
         restorer.save(out)
-    _print_fitted(out, restorer.metadata, as_json)
+    _print_fitted(out, restorer, as_json)
+
+
+def _coordinates(
+    turns: TurnGroup | None, ring: int | None, rotation: bool, preset: Preset, size: tuple[int, ...]
+) -> Coordinates:
+    """Return what is to be undone, of images of ``size``."""
+    from unshift.coordinates import Canvas, Polar, Ring, Turns
+
+    if turns is not None:
+        return Turns(turns.value)
+    if ring is not None:
+        return Ring(ring)
+    return Polar.preset(preset.value, size) if rotation else Canvas()
 
 
 def _check_device(device: str) -> None:
@@ -148,12 +194,15 @@ def _check_same_run(out: Path, found: Mapping[str, Any], asked: Mapping[str, Any
     print(f"{out} is finished already; --force trains it again", file=sys.stderr)
 
 
-def _print_fitted(out: Path, found: Mapping[str, Any], as_json: bool) -> None:
+def _print_fitted(out: Path, restorer: Restorer | Chain, as_json: bool) -> None:
+    found, coordinates = restorer.metadata, restorer.coordinates
     if as_json:
-        print_json({"file": str(out), "bytes": out.stat().st_size, **found})
+        about = {"file": str(out), "bytes": out.stat().st_size}
+        print_json({**about, **found, "trained_on": restorer.trained_on})
         return
     print(f"{out}  {file_size(out.stat().st_size)}, preset {found['preset']} for {image_size(found['size'])}")
+    print(f"undoes {coordinates.undoes}")
     print(f"trained on {found['train_images']:,} images of {found['data']}, {found['seconds']:.1f} s")
     for split in ("validation", "test"):
         if split in found:
-            print(f"{split:<11}{rates_line(found[split])}")
+            print(f"{split:<11}{rates_line(found[split], coordinates.step)}")

@@ -1,4 +1,4 @@
-"""One image file: read, restored without a change to any pixel, and encoded again."""
+"""One image file: read, restored, and encoded again."""
 
 from __future__ import annotations
 
@@ -6,42 +6,46 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unshift.cli.printing import image_size
-
 if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
-    from unshift.restorer import Estimate, Restorer
+    from unshift.restorer import Chain, Estimate, Restorer
+
+PALETTES = ("1", "P", "PA")
+"""Modes that have no values between two of theirs."""
 
 
 def restore_file(
-    model: Restorer, source: Path, resize: bool, estimate: Estimate | None = None
+    model: Restorer | Chain, source: Path, size: tuple[int, ...] | None = None, estimate: Estimate | None = None
 ) -> tuple[Image, Estimate]:
-    """Read one image and restore it; return it with its estimate, computed unless given."""
+    """Read one image and restore it; return it with its estimate, computed unless given.
+
+    Args:
+        model: Any restorer of images.
+        source: The file.
+        size: First scale the image to this height and width.
+        estimate: What was found before.
+    """
     import numpy as np
-    import torch
 
-    from unshift import exact
-    from unshift.restorer import Canvas, Estimate
+    from unshift.weights import image_shape
 
-    assert isinstance(model.coordinates, Canvas)
-    seen, image = _open_for(model, source, resize, 2 * model.coordinates.pad)
-    pixels, (height, width) = np.asarray(image), seen.shape[2:]
+    seen = _seen(source, size, image_shape(model)[0]) if estimate is None else None
+    image = _read_image(source, size, rotated="angle" in model.coordinates.reads)
+    values = _as_tensor(image)
     if estimate is None:
-        scorer: Any = model.scorer
-        scores = scorer(model.coordinates(seen))
-        # The tie rule compares what is written, not what the network sees of it: two colours may have one grey.
-        values = torch.from_numpy(pixels.astype(np.int64).reshape(height, width, -1)).permute(2, 0, 1)[None]
-        shift, tied = exact.choose(scores, model.coordinates(values))
-        estimate = Estimate(shift, exact.confidence(scores, scorer.score_unit), tied)
-    # Pixel numbers are restored, not pixels: one gather that serves every mode. 0 is what comes from outside.
-    numbers = torch.arange(1, height * width + 1).view(1, 1, height, width)
-    source_of = Canvas(model.coordinates.pad).undo(numbers, estimate.shift)[0, 0].numpy()
-    flat = pixels.reshape(height * width, *pixels.shape[2:])
-    restored = np.concatenate([np.zeros_like(flat[:1]), flat])[source_of]
+        assert seen is not None
+        try:
+            # The tie rule compares what is written, not what the network sees of it: two colours may have one grey.
+            estimate = model.estimate(seen, of=values)
+        except ValueError as error:
+            hint = "" if size else "; --resize scales images to the size this restorer was made for"
+            raise ValueError(f"{source}: {error}{hint}") from error
+    # A moved palette entry is the entry itself, so this serves every mode; only rotations make new values.
+    restored = model.undo(values, estimate)[0].movedim(0, -1).numpy().astype(np.asarray(image).dtype)
     result = image.copy()
-    result.frombytes((np.packbits(restored, axis=1) if image.mode == "1" else restored).tobytes())
+    result.frombytes((np.packbits(restored[..., 0], axis=1) if image.mode == "1" else restored).tobytes())
     result.format = image.format
     return result, estimate
 
@@ -63,45 +67,43 @@ def encoded(image: Image, source: Path) -> bytes:
     return buffer.getvalue()
 
 
-def _open_for(model: Restorer, source: Path, resize: bool, margin: int) -> tuple[Tensor, Image]:
-    """Return what the network looks at, and the image itself: upright, and scaled if asked."""
-    from PIL import ImageOps
-
+def _seen(source: Path, size: tuple[int, ...] | None, channels: int) -> Tensor:
+    """Return what the network looks at."""
     from unshift.data.photos import load_images
 
-    scorer: Any = model.scorer
-    size = None
-    if resize:
-        wanted = scorer.size or model.metadata.get("size")
-        if not wanted:
-            raise ValueError("--resize: this restorer takes any size and does not tell which one it was made for")
-        size = (wanted[0] - margin, wanted[1] - margin)
-    seen = load_images([source], size=size, channels=scorer.in_channels)
-    height, width = seen.shape[2:]
-    if scorer.size and (height + margin, width + margin) != tuple(scorer.size):
-        takes = image_size(n - margin for n in scorer.size)
-        raise ValueError(f"{source} is {height}x{width}, this restorer takes {takes}; --resize scales images to it")
-    read = _read_image(source)
-    image = ImageOps.exif_transpose(read)
-    if size is not None and image.size != (width, height):
-        if image.mode in ("1", "P", "PA"):  # no values between two palette entries
-            image = image.convert("L" if image.mode == "1" else "RGBA" if "transparency" in image.info else "RGB")
-        image = image.resize((width, height), 2)  # bilinear
-    image.format = read.format
-    return seen, image
+    return load_images([source], size=None if size is None else (size[0], size[1]), channels=channels)
 
 
-def _read_image(source: Path) -> Image:
-    from PIL import Image, UnidentifiedImageError
+def _as_tensor(image: Image) -> Tensor:
+    """Return the values of an image, one by one as they are stored, ``(1, channel, height, width)``."""
+    import numpy as np
+    import torch
+
+    values = np.asarray(image)
+    if values.dtype.kind == "b" or values.dtype.itemsize > 1:
+        values = values.astype(np.uint8 if values.dtype.kind == "b" else np.int64)  # of 16 and 32 bits
+    return torch.from_numpy(values.reshape(*values.shape[:2], -1).copy()).movedim(-1, 0)[None]
+
+
+def _read_image(source: Path, size: tuple[int, ...] | None, rotated: bool) -> Image:
+    """Return the image itself: upright, scaled if asked, and of a mode that can be rotated if it will be."""
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
-        with Image.open(source) as image:
-            if image.format not in Image.SAVE:
-                raise ValueError(f"{source}: {image.format} files can be read but not written; convert it to PNG")
-            frames = getattr(image, "n_frames", 1)
-            if frames > 1 and image.format != "MPO":  # a phone's JPEG with a preview
+        with Image.open(source) as read:
+            if read.format not in Image.SAVE:
+                raise ValueError(f"{source}: {read.format} files can be read but not written; convert it to PNG")
+            frames = getattr(read, "n_frames", 1)
+            if frames > 1 and read.format != "MPO":  # a phone's JPEG with a preview
                 raise ValueError(f"{source} has {frames} frames; only single images are restored")
-            image.load()
-            return image
+            read.load()
+            image, kind = ImageOps.exif_transpose(read), read.format
     except (UnidentifiedImageError, SyntaxError) as error:
         raise ValueError(f"{source} cannot be read as an image ({error})") from error
+    scaled = size is not None and image.size != (size[1], size[0])
+    if (scaled or rotated) and image.mode in PALETTES:
+        image = image.convert("L" if image.mode == "1" else "RGBA" if "transparency" in image.info else "RGB")
+    if size is not None and scaled:
+        image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+    image.format = kind
+    return image

@@ -29,14 +29,16 @@ def models(
     if name is not None:
         restorer = weights.load(name)
         if as_json:
-            print_json({"name": name, **restorer.metadata, "estimator": restorer.scorer.describe()})  # type: ignore[operator]
+            about = {"name": name, "undoes": restorer.coordinates.undoes, "trained_on": restorer.trained_on}
+            print_json({**about, **restorer.metadata})
         else:
             print(weights.model_card(name, restorer), end="")
         return
-    found = [
-        {"name": key, "file": str(path), "bytes": path.stat().st_size, **weights.read_header(path)["metadata"]}
-        for key, path in weights.pretrained().items()
-    ]
+    found = []
+    for key, path in weights.pretrained().items():
+        restorer = weights.load(key)
+        about = {"undoes": restorer.coordinates.undoes, "trained_on": restorer.trained_on, **restorer.metadata}
+        found.append({"name": key, "file": str(path), "bytes": path.stat().st_size, **about})
     if as_json:
         print_json(found)
         return
@@ -44,12 +46,13 @@ def models(
         [
             row["name"],
             row.get("preset", "?"),
-            image_size(row.get("size", [])),
+            image_size(row["trained_on"].get("size", [])),
             file_size(row["bytes"]),
             *(percent(row[split]["exact"]) if split in row else "-" for split in ("validation", "test")),
             row.get("data", "?"),
+            row["undoes"],
         ]
         for row in found
     ]
-    print_table(["name", "preset", "size", "file", "validation", "test", "trained on"], rows, right=(3, 4, 5))
-    print("\nvalidation, test: images restored exactly, on all of their shifts")
+    print_table(["name", "preset", "size", "file", "validation", "test", "trained on", "undoes"], rows, right=(3, 4, 5))
+    print("\nvalidation, test: share of unmoved images that are left exactly as they are")

@@ -10,13 +10,6 @@ from typing import Annotated, Any
 import typer
 
 
-class Kind(StrEnum):
-    """What a restorer undoes."""
-
-    shift = "shift"
-    rotation = "rotation"
-
-
 class Preset(StrEnum):
     """The presets, by name: the library's own table would cost the import of PyTorch."""
 
@@ -25,22 +18,44 @@ class Preset(StrEnum):
     seam = "seam"
 
 
+class TurnGroup(StrEnum):
+    """The groups of turns, by name."""
+
+    mirror = "mirror"
+    half = "half"
+    quarter = "quarter"
+    flips = "flips"
+    strand = "strand"
+    cube = "cube"
+
+
+class BadOption(typer.BadParameter):
+    """A value that cannot be read; the message names the option itself."""
+
+    def format_message(self) -> str:
+        """Return the message as it is."""
+        return self.message
+
+
 def read_size(text: str) -> tuple[int, int]:
     """Read ``32`` or ``32x48``."""
     found = re.fullmatch(r"(\d{1,5})(?:x(\d{1,5}))?", text)
     height, width = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not height or not width:
-        raise typer.BadParameter(f"wanted is 32 or 32x48 (height x width), got {text!r}")
+        raise BadOption(f"--size takes one number (32) or height x width (32x48), got {text!r}")
     return height, width
 
 
-def read_scopes(text: str) -> list[int]:
-    """Read ``0-8`` or ``0,2,4-6``."""
-    scopes: list[int] = []
+def read_scopes(text: str) -> list[int | None]:
+    """Read ``0-8``, ``0,2,4-6`` or ``0,any``; None is any move."""
+    scopes: list[int | None] = []
     for part in text.split(","):
+        if part.strip() == "any":
+            scopes.append(None)
+            continue
         found = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip())
         if not found or int(found[2] or found[1]) < int(found[1]):
-            raise typer.BadParameter(f"wanted are pixels such as 0-8 or 0,2,4, got {text!r}")
+            raise BadOption(f"--scopes takes whole numbers (0-8, or 0,2,4) and any, got {text!r}")
         scopes += range(int(found[1]), int(found[2] or found[1]) + 1)
     return scopes
 
@@ -49,20 +64,38 @@ def read_share(text: str) -> int | float:
     """Read a number of images (``500``) or a share (``0.1``)."""
     with contextlib.suppress(ValueError):
         return int(text) if text.isdigit() else float(text)
-    raise typer.BadParameter(f"wanted is a number of images or a share such as 0.1, got {text!r}")
+    raise BadOption(f"--validation takes a number of images (500) or a share of them (0.1), got {text!r}")
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
 Data = Annotated[
-    str, typer.Option("--data", help="A dataset's name, a folder of images, one image, a .npy or .npz file.")
+    str, typer.Option("--data", help="A data set's name, a folder of images, one image, a .npy or .npz file.")
 ]
 Model = Annotated[str, typer.Option("--restorer", help="A shipped restorer's name, or a file that `fit` wrote.")]
 Split = Annotated[
-    str | None, typer.Option("--split", help="Part of a dataset, or subfolder of a folder. Default: test, if any.")
+    str | None, typer.Option("--split", help="Part of a data set, or subfolder of a folder. Default: test, if any.")
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Take the first so many images only.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Take only the first N images.", metavar="N")]
+Pad = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="For images that lost what moved out of the frame: look at them on a margin of N pixels.",
+    ),
+]
+Classifier = Annotated[
+    str | None,
+    typer.Option("--classifier", help="A shipped classifier's name, a TorchScript or .pt2 file, or module:function."),
+]
 Scopes = Annotated[
-    Any, typer.Option(parser=read_scopes, metavar="LIST", help="Largest shifts to try, in pixels: 0-8, or 0,2,4.")
+    Any,
+    typer.Option(
+        parser=read_scopes,
+        metavar="LIST",
+        help="Largest moves to try, in the restorer's unit: 0-8, or 0,2,4; any is any move.",
+        show_default="0-8 pixels, or 0,10,20,45,90,180 degrees",
+    ),
 ]
 Share = Annotated[Any, typer.Option(parser=read_share, metavar="N|SHARE", help="Images held out: a number or a share.")]
 Size = Annotated[

@@ -39,9 +39,9 @@ def image_size(size: Iterable[int]) -> str:
     return "x".join(map(str, size))
 
 
-def rates_line(rates: Mapping[str, Any]) -> str:
-    """Tell how often a restorer was right."""
+def rates_line(rates: Mapping[str, Any], step: str) -> str:
+    """Tell how often a restorer was right; ``step`` is what a distance of 1 is to its coordinates."""
     return (
         f"{rates['images']:,} images: {percent(rates['exact'])} restored exactly, "
-        f"{percent(rates['within_1'])} within 1 pixel, {rates['tied']:,} tied"
+        f"{percent(rates['within_1'])} within 1 {step}, {rates['tied']:,} tied"
     )

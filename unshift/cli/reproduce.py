@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from unshift.cli.allocator import keep_freed_memory
 from unshift.cli.options import Json
 from unshift.cli.outputs import check_folder
 from unshift.cli.printing import print_json, print_table
@@ -59,6 +60,7 @@ def reproduce(
     for item in wanted:
         experiments.find(item)  # before the folder is made
     check_folder(out)
+    keep_freed_memory()
     # The tables that it prints are for people: with --json they go where they disturb no script.
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         result = experiments.reproduce(wanted, out, data=data or (), train=train, quick=quick, progress=True)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from unshift.cli.images import open_for
 from unshift.cli.options import Data, Json, Limit, Model, Split
+from unshift.cli.prepared_data import open_for
 from unshift.cli.printing import print_json
 
 
@@ -20,24 +20,31 @@ def verify(
     brute_force: Annotated[
         bool | None,
         typer.Option(
-            "--brute-force/--no-brute-force", help="All of it by brute force, or none.", show_default="a sample"
+            "--brute-force/--no-brute-force", help="Check all images by brute force, or none.", show_default="a sample"
         ),
     ] = None,
-    sample: Annotated[int, typer.Option(min=1, help="Images to check by brute force as well.")] = 200,
+    sample: Annotated[int, typer.Option(min=1, metavar="N", help="Check N images by brute force as well.")] = 200,
     as_json: Json = False,
 ) -> None:
-    """Check the promise: every shift of every image is restored to the same image, bit for bit.
+    """Check the promise: every move of every image is undone to the same image, bit for bit.
 
-    That the network's scores shift along with the image needs no trial: it adds integers, every sum is
+    The moves are those that the restorer promises: all shifts; all shifts and turns; of rotations, the
+    quarter turns.
+
+    That the network's scores move along with the image needs no trial: it adds integers, every sum is
     bounded below the largest that is exact, and integers add up the same in any order. So the scores are
-    computed once per image, and what could still differ is computed for every shift: the choice of the
+    computed once per image, and what could still differ is computed for every move: the choice of the
     highest score, the tie rule, and the image that results. To rely on nothing, a random sample is also
-    checked by brute force, each shifted image through the whole network. Exit code 1 if anything differs.
+    checked by brute force, each moved image through the whole network. A chain of restorers has no such
+    shortcut: of it, the sample is all that is checked, unless --brute-force says all images. Exit code 1 if
+    anything differs.
 
     \b
     Examples:
       unshift verify --data mnist --restorer mnist
       unshift verify --data mnist --restorer mnist --limit 100 --brute-force
+      unshift verify --data mnist --restorer mnist-rotation --limit 500
+      unshift verify --data mnist3d --restorer mnist3d --limit 2 --sample 1
     """
     import torch
 
@@ -45,12 +52,15 @@ def verify(
     from unshift.weights import load
 
     model = load(restorer)
+    provable = len(model.stages) == 1
+    if brute_force is False and not provable:
+        raise ValueError("a chain of restorers can be checked by brute force only; leave --no-brute-force out")
     found = open_for(model, data, split, limit)
     started = time.monotonic()
-    pixels = model.coordinates(found.images[:1])[0, 0].numel()
-    batch = max(1, min(1024, 2**20 // pixels))  # shifts at a time: a photo has 50,000 positions
+    positions = model.stages[0].coordinates.canvas(found.images[:1])[0, :, 0].numel()
+    batch = max(1, min(1024, 2**20 // positions))  # moves at a time: a photo has 50,000 positions
     results = {}
-    if not brute_force:
+    if not brute_force and provable:
         results["every image"] = check(model, found.images, batch_size=batch, progress=True)
     if brute_force is not False:
         some = found.images
@@ -60,17 +70,18 @@ def verify(
         results[name] = check(model, some, brute_force=True, batch_size=batch, progress=True)
     exact = all(result.exact for result in results.values())
     if as_json:
-        about = {"data": found.name, "restorer": restorer, "exact": exact}
+        about = {"data": found.name, "restorer": restorer, "undoes": model.coordinates.undoes, "exact": exact}
         checks = {name.replace(" ", "_"): result.as_dict() for name, result in results.items()}
         print_json({**about, **checks, "seconds": round(time.monotonic() - started, 1)})
     else:
         print(f"{found.name}, restorer {restorer}: {'exact' if exact else 'NOT EXACT'}")
+        print(f"  It undoes {model.coordinates.undoes}.")
         for result in results.values():
             print(f"  {result}")
-        if not brute_force:
+        if not all(result.brute_force for result in results.values()):
             print(
-                "  Proven, not computed: the scores of a shifted image are the shifted scores (integer sums have no\n"
-                "  order). Computed for every shift: the choice on those scores, the tie rule, the restored image."
+                "  Proven, not computed: the scores of a moved image are the moved scores (integer sums have no\n"
+                "  order). Computed for every move: the choice on those scores, the tie rule, the restored image."
             )
         print(f"  {time.monotonic() - started:.1f} s")
     if not exact:

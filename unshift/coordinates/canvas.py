@@ -73,6 +73,7 @@ class Canvas(nn.Module):
     step = "pixel"
     undoes = "circular shifts, exactly"
     reads = frozenset({"shift"})
+    names: tuple[str, ...] = ()
 
     def __init__(self, pad: int = 0, value: float = 0.0) -> None:
         super().__init__()

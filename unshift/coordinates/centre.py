@@ -37,6 +37,7 @@ class Centre(nn.Module):
     step = "pixel"
     undoes = "circular shifts, exactly"
     reads = frozenset({"shift"})
+    names: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         super().__init__()

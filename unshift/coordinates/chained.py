@@ -41,7 +41,8 @@ class Chained(nn.Module):
         self.reads = frozenset(read)
         self.unit = " and ".join(stage.unit for stage in stages)
         self.step = " and ".join(stage.step for stage in stages)
-        self.undoes = " and ".join(stage.undoes for stage in stages)
+        self.undoes = ", and ".join(stage.undoes for stage in stages)
+        self.names: tuple[str, ...] = sum((stage.names for stage in stages), ())  # one stage at the most reads turns
 
     def describe(self) -> dict[str, Any]:
         """See :class:`Coordinates`."""

@@ -112,6 +112,7 @@ class Polar(nn.Module):
     unit = "degrees"
     undoes = "rotations, quarter turns exactly"
     reads = frozenset({"angle"})
+    names: tuple[str, ...] = ()
     index: Tensor
     weight_bits: Tensor
 

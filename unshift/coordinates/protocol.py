@@ -69,6 +69,8 @@ class Coordinates(Protocol):
     """What it undoes, in words: ``"circular shifts"``."""
     reads: frozenset[str]
     """Which parts of a pose it reads: of ``"shift"``, ``"turn"``, ``"angle"``."""
+    names: tuple[str, ...]
+    """What the elements of its group of turns are called in tables: none where nothing turns."""
 
     # --- what the network sees, and what its answer means ---
 

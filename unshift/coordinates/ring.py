@@ -31,6 +31,7 @@ class Ring(nn.Module):
     step = "pixel"
     undoes = "circular shifts along one axis, exactly"
     reads = frozenset({"shift"})
+    names: tuple[str, ...] = ()
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__()

@@ -133,12 +133,8 @@ class Turns(nn.Module):
         self.group = group
         self.unit, self.step = ("bases", "base") if group == "strand" else ("pixels", "pixel")
         self.undoes = f"circular shifts and turns (group {group}), exactly"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What the elements are called."""
-        kind = GROUPS[self.group]
-        return kind.names or tuple(str(g) for g in range(len(self._elements(kind.axes[0]))))
+        kind = GROUPS[group]
+        self.names = kind.names or tuple(str(g) for g in range(len(self._elements(kind.axes[0]))))
 
     def describe(self) -> dict[str, Any]:
         """See :class:`Coordinates`."""

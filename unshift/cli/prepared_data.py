@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unshift.data import ImageSet
-    from unshift.restorer import Restorer
+    from unshift.restorer import Chain, Restorer
 
 
 def open_prepared(
-    source: str, split: str | None, preparation: Mapping[str, Any], channels: int | None = None
+    source: str,
+    split: str | None,
+    preparation: Mapping[str, Any],
+    channels: int | None = None,
+    limit: int | None = None,
 ) -> ImageSet:
-    """Open ``source`` and prepare it. Image files are scaled as they are read, by Pillow, and read as ``channels``."""
+    """Open the first ``limit`` images of ``source`` and prepare them.
+
+    Image files are scaled as they are read, by Pillow, and read as ``channels``.
+    """
     from unshift.data import open_images, prepare
     from unshift.data.arrays import SUFFIXES
 
@@ -25,7 +32,8 @@ def open_prepared(
         fit = "crop" if "crop" in preparation else "resize"
         size = tuple(preparation[fit]) if fit in preparation else None
         found = open_images(source, split, size=size, fit=fit, channels=preparation.get("channels", channels))
-    return replace(found, images=prepare(found.images, preparation))
+    labels = None if found.labels is None else found.labels[:limit]
+    return replace(found, images=prepare(found.images[:limit], preparation), labels=labels)
 
 
 def choose_split(source: str, asked: str | None, usual: str) -> str | None:
@@ -33,16 +41,14 @@ def choose_split(source: str, asked: str | None, usual: str) -> str | None:
     return asked or (usual if _is_dataset(source) or (Path(source) / usual).is_dir() else None)
 
 
-def open_for(restorer: Restorer, source: str, split: str | None, limit: int | None) -> ImageSet:
+def open_for(restorer: Restorer | Chain, source: str, split: str | None, limit: int | None) -> ImageSet:
     """Open images to try ``restorer`` on: the test split if there is one, prepared as its own were."""
-    seen = getattr(restorer.scorer, "in_channels", None)
-    # Polar coordinates turn one channel of an image into many of the canvas.
-    channels = seen and seen // getattr(restorer.coordinates, "channels", 1)
-    preparation = restorer.metadata.get("preparation", {})
+    from unshift.weights import image_shape
+
+    channels = image_shape(restorer)[0]
+    preparation = restorer.trained_on.get("preparation", {})
     part = choose_split(source, split, "test")
-    found = open_prepared(source, part, preparation, channels if channels in (1, 3) else None)
-    labels = None if found.labels is None else found.labels[:limit]
-    return replace(found, images=found.images[:limit], labels=labels)
+    return open_prepared(source, part, preparation, channels if channels in (1, 3) else None, limit)
 
 
 def _is_dataset(source: str) -> bool:

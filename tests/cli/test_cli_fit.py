@@ -1,0 +1,291 @@
+"""``unshift fit``: what it trains, what it keeps, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from commands import QUICK, SETTINGS, bad, good, good_json, run, save
+from PIL import Image
+
+import unshift
+from unshift import apply, training
+from unshift.cli import allocator
+from unshift.data import pad, resize, sources, to_float
+
+
+def test_fit_writes_a_restorer_that_knows_its_preparation(made, pixels):
+    result = good(
+        "fit", made / "blobs.npy", "--size", 14, "--pad", 2, "--preset", "dense", "--out", "x.safetensors", *QUICK
+    )
+    restorer = unshift.load("x.safetensors")
+    assert restorer.trained_on["preparation"] == {"resize": [14, 14], "pad": 2}
+    assert restorer.trained_on["size"] == [18, 18]
+    assert restorer.metadata["data"] == "blobs.npy"
+    assert "test" not in restorer.metadata  # a file has no test split
+    told = result.stderr.splitlines()  # plain lines without a terminal
+    assert told[1].startswith("fit dense: 18/18 batches, ")
+    assert all(line.startswith("fit") for line in told)
+    head, undoes, trained, validation = result.stdout.splitlines()
+    assert undoes == "undoes circular shifts, exactly"
+    assert head.startswith("x.safetensors  ")
+    assert head.endswith(" kB, preset dense for 18x18")
+    assert trained.startswith("trained on 72 images of blobs.npy, ")
+    assert "8 images: " in validation
+    assert "within 1 pixel" in validation
+    assert sorted(os.listdir()) == ["x.safetensors"]  # the checkpoint is gone
+    again = unshift.fit(pad(resize(to_float(pixels), (14, 14)), 2), "dense", **SETTINGS)
+    for name, tensor in again.scorer.state_dict().items():
+        assert torch.equal(tensor, restorer.scorer.state_dict()[name])
+
+
+def test_fit_as_json(made):
+    found = good_json("fit", made / "blobs.npy", "--preset", "dense", "--out", "deep/x.safetensors", *QUICK)
+    assert found["preset"] == "dense"
+    assert found["bytes"] == Path("deep/x.safetensors").stat().st_size
+    assert set(found["validation"]) == {"images", "exact", "within_1", "confidence", "tied"}
+    assert found["epochs_run"] == 2
+
+
+def test_fit_passes_its_options_on(made, monkeypatch):
+    seen = {}
+
+    def fit(images, preset, **options):
+        seen.update(options, shape=tuple(images.shape), preset=preset)
+        raise ValueError("enough")
+
+    monkeypatch.setattr(training, "fit", fit)
+    before = torch.get_num_threads()
+    bad(
+        *("fit", made / "blobs.npy", "--out", "x", "--preset", "seam", "--epochs", 7, "--batch-size", 9),
+        *("--learning-rate", 0.5, "--validation", 12, "--patience", 3, "--seed", 4, "--checkpoint", "c", "--resume"),
+        *("--drop-unusable", "--threads", 1, "--channels", 3, "--mirror", "--windows", "--average", 0.9),
+    )
+    assert seen.pop("coordinates").describe() == {"kind": "canvas", "pad": 0, "value": 0.0}
+    torch.set_num_threads(before)
+    assert seen == {
+        **{"shape": (80, 3, 12, 12), "preset": "seam", "epochs": 7, "batch_size": 9, "learning_rate": 0.5},
+        **{"validation": 12, "patience": 3, "seed": 4, "device": "cpu", "checkpoint": Path("c"), "resume": True},
+        **{"drop_unusable": True, "data_name": "blobs.npy", "augment": ["mirror", "windows"], "average": 0.9},
+    }
+    bad("fit", made / "blobs.npy", "--out", "x", "--validation", "0.25")
+    assert seen["validation"] == 0.25
+    assert seen["checkpoint"] == Path("x.checkpoint")
+    assert seen["learning_rate"] is seen["epochs"] is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "coordinates", "step"),
+    [
+        (("--turns", "quarter"), {"kind": "turns", "group": "quarter"}, "1 pixel,"),
+        (("--ring", -1), {"kind": "ring", "axis": -1}, "1 pixel,"),
+        (("--rotation",), {"kind": "polar", "size": 12, "angles": 36}, "1 step of 10 degrees,"),
+    ],
+)
+def test_fit_every_kind_of_pose(flags, coordinates, step, made):
+    command = ("fit", made / "blobs.npy", "--out", "x.safetensors", *flags, *QUICK)
+    assert step in good(*command).stdout
+    restorer = unshift.load("x.safetensors")
+    assert coordinates.items() <= restorer.coordinates.describe().items()
+    assert "finished already" in good(*command, "--resume").stderr
+    assert "(coordinates differ)" in bad(*command[:4], *QUICK, "--resume")
+    found = good_json("verify", "--data", made / "blobs.npy", "--restorer", "x.safetensors", "--limit", 2)
+    assert found["exact"]
+    good("evaluate", "--data", made / "blobs.npy", "--restorer", "x.safetensors", "--limit", 9)
+    rows = good_json("restore", made / "photos", "--restorer", "x.safetensors", "--out", "out")
+    assert rows[3]["confidence"] > 0
+
+
+def test_fit_with_augmentations_and_an_average(made):
+    good("fit", made / "blobs.npy", "--out", "x.safetensors", "--mirror", "--average", 0.9, *QUICK)
+    metadata = unshift.load("x.safetensors").metadata
+    assert (metadata["augment"], metadata["average"]) == (["mirror"], 0.9)
+
+
+@pytest.mark.parametrize("refused", [(), (-3,)])
+def test_the_allocator_keeps_memory(refused, monkeypatch):
+    seen = []
+
+    def mallopt(name, value):
+        seen.append((name, value))
+        return int(name not in refused)
+
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
+    assert allocator.keep_freed_memory()
+    instead = [(-4, 0)] if refused else []
+    assert seen == [(-3, 2**30), *instead, (-1, 2**31 - 1), (-2, 2**26)]
+
+
+def test_another_allocator_is_left_alone(made, monkeypatch):
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: SimpleNamespace())
+    assert not allocator.keep_freed_memory()
+    good("fit", made / "blobs.npy", "--out", "x.safetensors", *QUICK)
+
+
+def test_fit_on_a_folder_with_a_test_split(made, pixels):
+    for split, images in (("train", pixels[:30]), ("test", pixels[30:50])):
+        Path("set", split).mkdir(parents=True)
+        for i, image in enumerate(images):
+            Image.fromarray(image[0].numpy()).resize((16, 12)).save(Path("set", split, f"{i}.png"))
+    good("fit", "set", "--size", "10x12", "--crop", "--channels", 1, "--out", "x.safetensors", *QUICK)
+    restorer = unshift.load("x.safetensors")
+    metadata = restorer.metadata
+    assert restorer.trained_on["preparation"] == {"channels": 1, "crop": [10, 12]}
+    assert metadata["train_images"] + metadata["validation"]["images"] == 30
+    assert metadata["test"]["images"] == 20
+    assert good_json("evaluate", "--data", "set", "--restorer", "x.safetensors")["rates"] == metadata["test"]
+    good("fit", "set", "--size", 12, "--no-test", "--out", "y.safetensors", *QUICK)
+    assert "test" not in unshift.load("y.safetensors").metadata
+
+
+def test_fit_on_a_named_dataset_measures_its_test_split(monkeypatch):
+    real = sources.dataset
+
+    def few(name, split):
+        found = real(name, split)
+        return replace(found, images=found.images[:60], labels=found.labels[:60])
+
+    monkeypatch.setattr(sources, "dataset", few)
+    result = good("fit", "mnist-10k", "--out", "x.safetensors", *QUICK)
+    assert "of mnist-10k/train" in result.stdout
+    assert unshift.load("x.safetensors").metadata["test"]["images"] == 60
+    assert result.stdout.splitlines()[-1].startswith("test       60 images: ")
+
+
+def test_fit_does_not_overwrite(made):
+    out, again = "x.safetensors", ("fit", made / "blobs.npy", "--out", "x.safetensors", *QUICK)
+    good(*again)
+    first = Path(out).read_bytes()
+    assert bad(*again) == "x.safetensors exists; --force overwrites it, --resume goes on with it"
+    assert Path(out).read_bytes() == first
+    good(*again, "--force", "--seed", 1)
+    assert Path(out).read_bytes() != first
+
+
+def test_resuming_a_finished_run_leaves_it_alone(made):
+    again = ("fit", made / "blobs.npy", "--out", "x.safetensors", *QUICK)
+    good(*again)
+    first = Path("x.safetensors").read_bytes()
+    result = good(*again, "--resume")
+    assert "finished already" in result.stderr
+    assert Path("x.safetensors").read_bytes() == first
+    message = bad(*again, "--resume", "--seed", 1, "--pad", 1)
+    assert message == "x.safetensors is finished, but of another run (preparation, seed differ); --force overwrites it"
+
+
+def interrupted_fit(made, monkeypatch, out: str = "x.safetensors") -> None:
+    """Leave a checkpoint behind, as a kill after the first epoch would."""
+    real = training.Checkpoint.save
+
+    def stop(self, state):
+        real(self, state)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training.Checkpoint, "save", stop)
+        result = run("fit", made / "blobs.npy", "--out", out, *QUICK)
+    assert result.exit_code == 130
+    first, last = [line for line in result.stderr.strip().splitlines() if line and not line.startswith("fit")]
+    assert first == f"the state is in {out}.checkpoint: the same command with --resume goes on"
+    assert last == "unshift: error: interrupted"
+
+
+def test_an_interrupt_before_the_first_checkpoint_names_no_file(made, monkeypatch):
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "augmented", stop)
+    result = run("fit", made / "blobs.npy", "--out", "x.safetensors", *QUICK)
+    assert result.exit_code == 130
+    assert "checkpoint" not in result.stderr
+    assert "stopped before there was a state to keep" in result.stderr
+    assert os.listdir() == []
+
+
+def test_an_interrupted_run_is_resumed_and_never_lost_by_mistake(made, monkeypatch):
+    interrupted_fit(made, monkeypatch)
+    again = ("fit", made / "blobs.npy", "--out", "x.safetensors", *QUICK)
+    assert "is left from a run that did not finish; --resume goes on, --force starts anew" in bad(*again)
+    assert "a checkpoint of another run (seed differ)" in bad(*again, "--resume", "--seed", 1)
+    good(*again, "--resume")
+    good(*again[:3], "y.safetensors", *QUICK)
+    resumed, whole = unshift.load("x.safetensors"), unshift.load("y.safetensors")
+    for name, tensor in whole.scorer.state_dict().items():
+        assert torch.equal(tensor, resumed.scorer.state_dict()[name])
+    assert whole.metadata["history"] == resumed.metadata["history"]
+    interrupted_fit(made, monkeypatch, "z.safetensors")
+    good(*again[:3], "z.safetensors", *QUICK, "--force")
+    assert not Path("z.safetensors.checkpoint").exists()
+
+
+def test_a_damaged_checkpoint_is_named(made):
+    Path("x.safetensors.checkpoint").write_bytes(b"nonsense")
+    message = bad("fit", made / "blobs.npy", "--out", "x.safetensors", "--resume")
+    assert message.startswith("x.safetensors.checkpoint: not a readable checkpoint")
+
+
+def test_fit_looks_at_its_output_before_it_trains(made, monkeypatch):
+    monkeypatch.setattr(training, "fit", lambda *args, **options: pytest.fail("it trained"))
+    Path("file").write_text("")
+    assert bad("fit", made / "blobs.npy", "--out", ".") == "--out . is a folder; give the name of a file in it"
+    assert bad("fit", made / "blobs.npy", "--out", "file/x.safetensors").startswith("cannot write to file (")
+    assert bad("fit", made / "blobs.npy", "--out", "x", "--checkpoint", "file/c").startswith("cannot write to file (")
+    assert bad("fit", made / "blobs.npy", "--out", "/proc/nothing/x").startswith("cannot write to /proc/nothing (")
+
+
+def test_fit_refuses_bad_images(pixels):
+    def refused(source: str, *options: object) -> str:
+        message = bad("fit", source, "--out", "x.safetensors", *QUICK, *options)
+        assert not Path("x.safetensors").exists()
+        return message
+
+    assert "no data set named 'mnits' (did you mean mnist?)" in refused("mnits")
+    assert "fit needs at least two images, got 1" in refused(save("one.npy", pixels[:1]))
+    grey = torch.cat([pixels, torch.full((3, 1, 12, 12), 7, dtype=torch.uint8)])
+    message = refused(save("constant.npy", grey))
+    assert message.startswith("3 of 83 images are constant (the first is number 80)")
+    assert message.endswith("remove them, or have unusable images dropped (drop_unusable)")
+    copies = torch.cat([pixels, apply(pixels[:5], torch.tensor([[1, 2]]).expand(5, 2))])
+    assert refused(save("copies.npy", copies)).startswith("5 of 85 images are shifted copies of others (the first is")
+    Path("text.npy").write_text("hello")
+    assert "text.npy cannot be read as NumPy arrays" in refused("text.npy")
+    Path("text.txt").write_text("hello")
+    assert "neither an image" in refused("text.txt")
+    Path("empty").mkdir()
+    assert refused("empty").startswith("empty holds no image files")
+    assert "channels must be 1 (grey) or 3 (RGB), got 2" in refused(save("fine.npy", pixels), "--channels", 2)
+    assert refused("fine.npy", "--split", "train") == "fine.npy is one file: it has no split 'train'"
+    assert refused("fine.npy", "--crop") == "--crop needs the --size to cut to"
+    assert refused("mnist-10k", "--split", "dev") == "no split named 'dev'; there are train and test"
+    positive = "epochs, batch size, patience and learning rate must be positive, got "
+    assert positive in refused("fine.npy", "--patience", 0)
+    assert positive in refused("fine.npy", "--learning-rate", "nan")
+    several = "give one of --turns, --ring and --rotation, not several"
+    assert refused("fine.npy", "--turns", "half", "--rotation") == several
+    assert refused("fine.npy", "--turns", "half", "--ring", 0) == several
+    assert "no preset 'seam' for rotations" in refused("fine.npy", "--rotation", "--preset", "seam")
+    assert "want cubic volumes" in refused("fine.npy", "--turns", "cube")
+    assert "spatial axis 2, but these arrays have 2" in refused("fine.npy", "--ring", 2)
+    assert "average must lie between 0 and 1" in refused("fine.npy", "--average", 1)
+    assert "validation must leave images to train on" in refused("fine.npy", "--validation", 80)
+    assert refused("fine.npy", "--device", "toaster").startswith("--device toaster cannot be used here (")
+    assert refused("fine.npy", "--device", "cuda:77").startswith("--device cuda:77 cannot be used here (")
+    np.save("nan.npy", np.full((4, 1, 5, 5), np.nan, dtype=np.float32))
+    assert "must be finite" in refused("nan.npy")
+    Path("mixed").mkdir()
+    for n in (8, 9):
+        Image.new("L", (n, n)).save(f"mixed/{n}.png")
+    assert refused("mixed").endswith("give a size for all, such as 8x8")
+
+
+def test_fit_drops_unusable_images_when_told(pixels):
+    grey = torch.full((2, 1, 12, 12), 7, dtype=torch.uint8)
+    source = save("x.npy", torch.cat([pixels, grey, apply(pixels[:3], torch.ones(3, 2, dtype=torch.int64))]))
+    good("fit", source, "--out", "x.safetensors", "--drop-unusable", *QUICK)
+    metadata = unshift.load("x.safetensors").metadata
+    assert metadata["train_images"] + metadata["validation"]["images"] == 80

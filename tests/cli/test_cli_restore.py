@@ -1,0 +1,248 @@
+"""``unshift restore``: files in, files out, and nothing lost."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from commands import QUICK, bad, good, good_json, save
+from PIL import Image
+from samples import blobs
+
+import unshift
+from unshift import Restorer
+
+
+def shifted_files(folder: str, image: Image.Image, suffix: str, count: int = 4) -> list[Path]:
+    """The same image under ``count`` shifts, as files."""
+    Path(folder).mkdir(exist_ok=True)
+    paths = []
+    for i in range(count):
+        moved = image.copy()
+        array = np.roll(np.asarray(image), (5 * i, 3 * i), (0, 1))
+        moved.frombytes((np.packbits(array, axis=1) if image.mode == "1" else array).tobytes())
+        paths.append(Path(folder, f"{i}{suffix}"))
+        moved.save(paths[-1], lossless=True)
+    return paths
+
+
+def picture(mode: str, pixels: torch.Tensor) -> Image.Image:
+    grey = Image.fromarray(pixels[3, 0].numpy())
+    if mode == "P":
+        return grey.convert("RGB").quantize(7)
+    if mode == "I;16":
+        return Image.fromarray(pixels[3, 0].numpy().astype(np.uint16) * 200)
+    if mode in ("L", "1"):
+        return grey.convert(mode)
+    bands = [Image.fromarray(np.roll(pixels[3, 0].numpy(), k, 0)) for k in range(len(mode))]
+    return Image.merge(mode, bands)
+
+
+@pytest.mark.parametrize(
+    ("mode", "suffix"),
+    [
+        ("L", ".png"), ("RGB", ".png"), ("RGBA", ".png"), ("LA", ".png"), ("P", ".png"), ("1", ".png"),
+        ("I;16", ".png"), ("RGB", ".bmp"), ("P", ".gif"), ("L", ".tif"), ("RGB", ".webp"), ("CMYK", ".tif"),
+    ],
+)  # fmt: skip
+def test_restore_moves_pixels_and_changes_none(mode, suffix, made, pixels):
+    original = picture(mode, pixels)
+    paths = shifted_files("in", original, suffix)
+    good("restore", "in", "--restorer", made / "paper.safetensors", "--out", "out")
+    images = []
+    with Path("out/poses.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for path, row in zip(paths, rows, strict=True):
+        with Image.open(path) as before, Image.open(Path("out", path.name)) as after:
+            assert (after.format, after.mode, after.size) == (before.format, before.mode, before.size)
+            images.append(np.asarray(after.convert("RGB") if after.mode == "P" else after))
+            back = np.roll(np.asarray(before), (-int(row["down"]), -int(row["right"])), (0, 1))
+            assert np.array_equal(np.asarray(after), back)
+        assert row["file"] == path.name
+        assert 0 < float(row["confidence"]) <= 1
+        assert row["tied"] in ("true", "false")
+    assert all(np.array_equal(image, images[0]) for image in images)  # the promise
+    assert len({(row["down"], row["right"]) for row in rows}) == 4
+    assert len({row["confidence"] for row in rows}) == 1
+    assert list(rows[0]) == ["file", "down", "right", "confidence", "tied"]
+
+
+def test_restore_agrees_with_the_library(made, pixels):
+    rows = good_json("restore", made / "photos", "--restorer", made / "dense.safetensors", "--out", "out")
+    restorer = unshift.load(made / "dense.safetensors")
+    estimate = restorer.estimate(pixels[:20])
+    assert [[row["down"], row["right"]] for row in rows] == estimate.shift.tolist()
+    assert [row["confidence"] for row in rows] == estimate.confidence.tolist()
+    for row, restored in zip(rows, restorer(pixels[:20]), strict=True):
+        with Image.open(Path("out", row["file"])) as image:
+            assert np.array_equal(np.asarray(image), restored[0].numpy())
+
+
+def test_colours_of_the_same_grey_do_not_confuse_the_tie_rule(made):
+    # A net that looks at greys sees a constant image: every position ties, and only the colours differ.
+    array = np.full((12, 12, 3), 100, dtype=np.uint8)
+    array[4, 7] = (64, 105, 165)
+    assert np.asarray(Image.fromarray(array).convert("L")).std() == 0
+    shifted_files("in", Image.fromarray(array), ".png")
+    rows = good_json("restore", "in", "--restorer", made / "paper.safetensors", "--out", "out")
+    assert all(row["tied"] for row in rows)
+    images = [np.asarray(Image.open(f"out/{i}.png")) for i in range(4)]
+    assert all(np.array_equal(image, images[0]) for image in images)
+
+
+def test_restore_keeps_jpeg_and_subfolders_and_passes_other_files_over(made, pixels):
+    Path("in/deep").mkdir(parents=True)
+    Image.fromarray(pixels[0, 0].numpy()).save("in/deep/a,b.jpg", quality=100)
+    Image.fromarray(pixels[1, 0].numpy()).save("in/c.PNG")
+    Path("in/notes.txt").write_text("hello")
+    Image.fromarray(pixels[1, 0].numpy()).save("in/.hidden.png")
+    result = good("restore", "in", "--restorer", made / "paper.safetensors", "--out", "out")
+    assert result.stdout.startswith("2 images restored, ")
+    assert result.stderr == ""
+    found = sorted(path.relative_to("out").as_posix() for path in Path("out").rglob("*") if path.is_file())
+    assert found == ["c.PNG", "deep/a,b.jpg", "poses.csv"]
+    with Image.open("out/deep/a,b.jpg") as image:
+        assert (image.format, image.mode) == ("JPEG", "L")
+    with Path("out/poses.csv").open(newline="") as file:
+        assert [row["file"] for row in csv.DictReader(file)] == ["c.PNG", "deep/a,b.jpg"]
+
+
+def test_restore_turns_a_photo_upright(made, pixels):
+    image, exif = Image.fromarray(pixels[0, 0].numpy()), Image.Exif()
+    exif[0x0112] = 6
+    image.save("turned.png", exif=exif)
+    image.rotate(-90).save("upright.png")
+    good("restore", "turned.png", "upright.png", "--restorer", made / "paper.safetensors", "--out", "out")
+    with Image.open("out/turned.png") as turned, Image.open("out/upright.png") as upright:
+        assert turned.getexif().get(0x0112, 1) == 1
+        assert np.array_equal(np.asarray(turned), np.asarray(upright))
+
+
+def test_restore_takes_any_size_if_the_network_does(made):
+    Path("in").mkdir()
+    Image.fromarray((255 * blobs(1, 1, (20, 31))[0, 0]).byte().numpy()).save("in/wide.png")
+    good("restore", "in", "--restorer", made / "paper.safetensors", "--out", "out")
+    assert Image.open("out/wide.png").size == (31, 20)
+    message = bad("restore", "in", "--restorer", made / "dense.safetensors", "--out", "out2")
+    assert message.startswith("in/wide.png: this estimator was made for images of size (12, 12), got (20, 31)")
+    assert message.endswith("; --resize scales images to the size this restorer was made for")
+    assert not Path("out2").exists()
+    good("restore", "in", "--restorer", made / "dense.safetensors", "--out", "out2", "--resize")
+    assert Image.open("out2/wide.png").size == (12, 12)
+    tiny = save("tiny.npy", blobs(30, 1, (5, 5)))
+    good("fit", tiny, "--out", "tiny.safetensors", *QUICK)
+    good("restore", "in", "--restorer", "tiny.safetensors", "--out", "out3", "--resize")
+    assert Image.open("out3/wide.png").size == (5, 5)
+
+
+def test_restore_on_a_margin(made, pixels):
+    good("fit", made / "blobs.npy", "--pad", 3, "--preset", "dense", "--out", "x.safetensors", *QUICK)
+    message = bad("restore", made / "photos", "--restorer", "x.safetensors", "--out", "out", "--pad", 2)
+    assert "was made for images of size (18, 18), got (16, 16)" in message
+    rows = good_json("restore", made / "photos", "--restorer", "x.safetensors", "--out", "out", "--pad", 3)
+    assert min(row["down"] for row in rows) < 0  # told the short way round
+    wanted = unshift.load("x.safetensors", pad=3)(pixels[:20])
+    for i in range(20):
+        assert np.array_equal(np.asarray(Image.open(f"out/{i:02}.png")), wanted[i, 0].numpy())
+    good("fit", made / "blobs.npy", "--pad", 3, "--out", "any.safetensors", *QUICK)
+    result = good("restore", made / "photos", "--restorer", "any.safetensors", "--out", "out2")
+    assert result.stderr.endswith("with a black margin of 3 pixels; if yours have none, give --pad 3\n")
+
+
+def test_restore_overwrites_nothing(made, pixels):
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        Image.fromarray(pixels[0, 0].numpy()).save(f"{folder}/x.png")
+    model = ("--restorer", made / "paper.safetensors")
+
+    def refused(*args: object) -> str:
+        before = sorted(Path().rglob("*"))
+        message = bad("restore", *args, *model)
+        assert sorted(Path().rglob("*")) == before
+        return message
+
+    assert refused("a", "--out", "a") == "--out a is where the inputs are (a); give another folder"
+    assert refused("a", "--out", "a/deep", "--force") == "--out a/deep is where the inputs are (a); give another folder"
+    assert refused("a/x.png", "--out", "b/../a").startswith("--out b/../a is where the inputs are (a/x.png)")
+    assert refused("a", "b", "--out", "c") == "a/x.png and b/x.png would both become c/x.png; restore them separately"
+    assert refused("a/x.png", "b/x.png", "--out", "c").endswith("would both become c/x.png; restore them separately")
+    good("restore", "a", "a/x.png", *model, "--out", "c")  # the same file twice is one file
+    assert refused("a", "--out", "c") == "c/x.png exists (2 such files); --force overwrites"
+    good("restore", "a", *model, "--out", "c", "--force")
+    Path("d/d").mkdir(parents=True)
+    Image.fromarray(pixels[0, 0].numpy()).save("d/d/x.png")
+    Image.fromarray(pixels[0, 0].numpy()).save("d/x.png")
+    assert refused("d", "--out", ".", "--force") == "d/x.png is itself one of the inputs; give another --out"
+
+
+def test_restore_writes_nothing_if_a_file_is_bad(made, pixels):
+    def refused(*args: object) -> str:
+        message = bad("restore", *args, "--restorer", made / "paper.safetensors", "--out", "out")
+        assert not Path("out").exists()
+        return message
+
+    Path("in").mkdir()
+    Image.fromarray(pixels[0, 0].numpy()).save("in/a.png")
+    data = Path("in/a.png").read_bytes()
+    Path("in/b.png").write_bytes(data[: len(data) // 2])
+    assert refused("in").startswith("in/b.png cannot be read as an image (")
+    Path("in/b.png").write_text("hello")
+    assert refused("in").startswith("in/b.png cannot be read as an image (")
+    Path("text.txt").write_text("hello")
+    assert refused("text.txt").startswith("text.txt cannot be read as an image (")
+    assert refused("nothing.png") == "no file or folder nothing.png"
+    Path("empty").mkdir()
+    assert refused("empty") == "empty holds no image files, such as .png or .jpg"
+    frames = [Image.fromarray(image[0].numpy()) for image in pixels[:3]]
+    frames[0].save("film.gif", save_all=True, append_images=frames[1:])
+    assert refused("film.gif") == "film.gif has 3 frames; only single images are restored"
+    Path("out").write_text("")
+    assert "out" in bad("restore", "in/a.png", "--restorer", made / "paper.safetensors", "--out", "out")
+    volume = Restorer(unshift.quantise(unshift.ShiftEstimator.preset("dense", 1, (6, 6, 6)), blobs(3, 1, (6, 6, 6))))
+    volume.save("volume.safetensors")
+    message = bad("restore", "in/a.png", "--restorer", "volume.safetensors", "--out", "out2")
+    assert message == "restore is for image files; this restorer takes arrays of 3 axes, not 2"
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [("turns", ["down", "right", "turn"]), ("rotation", ["angle"]), ("chain", ["down", "right", "angle"])],
+)
+def test_restore_undoes_every_kind_of_pose_as_the_library_does(kind, columns, posed):
+    file = posed / f"{kind}.safetensors"
+    rows = good_json("restore", posed / "images", "--restorer", file, "--out", "out")
+    assert list(rows[0]) == ["file", *columns, "confidence", "tied"]
+    restorer = unshift.load(file)
+    images = torch.stack([torch.from_numpy(np.array(Image.open(posed / "images" / row["file"]))) for row in rows])
+    estimate = restorer.estimate(images[:, None])
+    restored = restorer.undo(images[:, None], estimate)
+    for row, wanted in zip(rows, restored, strict=True):
+        assert np.array_equal(np.asarray(Image.open(Path("out", row["file"]))), wanted[0].numpy())
+    if "down" in columns:
+        assert [[row["down"], row["right"]] for row in rows] == estimate.shift.tolist()
+    if "turn" in columns:
+        assert {row["turn"] for row in rows} <= {"0°", "90°", "180°", "270°"}
+        assert [row["turn"] for row in rows] == [restorer.coordinates.names[g] for g in estimate.turn]
+    if "angle" in columns:
+        assert [row["angle"] for row in rows] == estimate.angle.tolist()
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "RGBA", "I;16"])
+@pytest.mark.parametrize("kind", ["turns", "rotation", "chain"])
+def test_quarter_turns_of_a_file_become_one_file(kind, mode, posed):
+    grey = np.asarray(Image.open(posed / "images" / "1.png"))
+    Path("in").mkdir()
+    for quarters in range(4):
+        image = picture(mode, torch.from_numpy(np.rot90(grey, quarters).copy()).expand(4, 1, 8, 8))
+        image.save(f"in/{quarters}.png")
+    good("restore", "in", "--restorer", posed / f"{kind}.safetensors", "--out", "out")
+    found = [Image.open(f"out/{quarters}.png") for quarters in range(4)]
+    changed = mode == "P" and kind != "turns"  # no values between two palette entries
+    assert {image.mode for image in found} == {"RGB" if changed else mode}
+    arrays = [np.asarray(image.convert("RGB") if mode == "P" else image) for image in found]
+    if mode == "RGBA":  # whose bands are rolled by rows: not quarter turns of one another
+        return
+    assert all(np.array_equal(array, arrays[0]) for array in arrays)
