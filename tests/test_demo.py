@@ -648,7 +648,7 @@ def poser(browser, pose_address) -> Page:
 
 @pytest.mark.slow
 def test_drag_and_rotate_at_once(poser):
-    """What is dragged and turned is Python's to the last bit, and so are the pose that is found and the restored image."""
+    """The moved image is Python's to the last bit, and so are the pose that is found and the restored image."""
     posed(poser, [0, 0], 0)
     poser.drag(-7, 5)
     posed(poser, [-7, 5], 0)
@@ -662,7 +662,8 @@ def test_drag_and_rotate_at_once(poser):
     assert poser.text("words").startswith("Shifted by 14 left, 4 up, turned by 128° to the right; read as ")
     assert "°" in poser.text("found-angle")
     # The mark stands on the highest of the centre's scores.
-    scores = unshift.load(MNIST.pose).read(*[torch.tensor(poser.js("return window.unshift.input()")).view(1, 1, 32, 32)] * 2)[1]
+    moved = torch.tensor(poser.js("return window.unshift.input()")).view(1, 1, 32, 32)
+    _, scores = unshift.load(MNIST.pose).read(moved, moved)
     down, right = ((value + 16) % 32 for value in poser.found)
     assert int(scores[0, down, right]) == int(scores.max())
     at = [poser.js(f"return parseFloat(document.getElementById('peak').style.{side})") for side in ("top", "left")]
@@ -681,7 +682,9 @@ def test_quarter_turns_and_shifts_are_one_image(poser):
         moved = posed(poser, poser.shift, 180 if slider == 180 else -slider)
         assert torch.equal(moved.view(torch.int32), upright.view(torch.int32))
     assert poser.find("#same").get_attribute("data-same") == "true"
-    assert re.fullmatch(r"The same image, bit for bit, at all \d+ shifts and quarter turns you tried.", poser.text("same"))
+    assert re.fullmatch(
+        r"The same image, bit for bit, at all \d+ shifts and quarter turns you tried.", poser.text("same")
+    )
     poser.slide(20)
     poser.drag(6, 6)
     assert re.fullmatch(r"The same image, bit for bit, at (both|all \d+) shifts at 20° you tried.", poser.text("same"))

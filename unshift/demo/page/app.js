@@ -40,9 +40,9 @@ const MODES = {
     help: "Left and right arrow turn it by one degree, with Shift by fifteen; Home puts it back.",
   },
   pose: {
-    input: "You shift and turn it",
+    input: "You move it",
     scores: "The first network scores every centre",
-    restored: "Centred, and turned back",
+    restored: "Centred, upright",
     help: "Arrow keys move it by one pixel, with Shift by five; the slider turns it; Home puts it back, upright.",
   },
   draw: {
