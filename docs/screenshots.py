@@ -1,4 +1,4 @@
-"""Photograph the demo page: ``python docs/screenshots.py`` writes docs/images/demo-{desktop,phone,dark,rotation}.png.
+"""Photograph the demo page: ``python docs/screenshots.py`` writes docs/images/demo-*.png, one for each of ``SHOTS``.
 
 Needs Debian's ``chromium`` and ``chromium-driver``, and the extras ``dev`` and ``demo``. ``--site DIR`` takes a
 folder that ``unshift demo --static`` has written; without it, one is written first.
@@ -32,6 +32,7 @@ SHOTS = {
     "phone": (390, 1560, 2, False, "shift"),
     "dark": (1280, None, 1, True, "shift"),
     "rotation": (1280, 1235, 1, False, "rotate"),
+    "pose": (1280, 1290, 1, False, "pose"),
 }
 
 
@@ -60,9 +61,11 @@ def photograph(driver: webdriver.Chrome, address: str, name: str) -> None:
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     driver.get(address)
     until(driver, "document.documentElement.dataset.state === 'ready' && !window.unshift.busy()")
+    if not driver.find_element("css selector", f"[data-mode={mode}]").is_displayed():
+        return print(f"demo-{name}.png: left as it is, since the page has no such mode")
     driver.execute_script(f"document.querySelector('[data-mode={mode}]').click()")
     stage = driver.find_element("id", "stage")
-    if mode == "rotate":
+    if mode in ("rotate", "pose"):
         driver.execute_script("const a = document.getElementById('angle'); a.value = 105; a.oninput({ target: a })")
         until(driver, "document.getElementById('found').dataset.angle && !window.unshift.busy()")
     else:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -21,12 +22,13 @@ from filelock import FileLock
 from PIL import Image
 from test_demo_server import running
 from torch import nn
-from unshift.polar import rotate
 
 import unshift
+from unshift.coordinates import Pose, rotate
 from unshift.data import DataError, dataset, prepare, resize, to_float
 from unshift.demo import runtime, samples, site
 from unshift.experiments.classifiers import shipped
+from unshift.weights import pretrained
 
 MNIST = samples.CHOICES[0]
 
@@ -113,7 +115,7 @@ def file_server(folder: Path):
 def folder(runtime_files, browser, tmp_path_factory) -> Path:
     """The static folder, with digits and shifts alone: the rest takes minutes to export, and is in the slow tests."""
     pytest.importorskip("onnxscript")
-    return write_site(runtime_files, [replace(MNIST, rotation=None)], tmp_path_factory, "site")
+    return write_site(runtime_files, [replace(MNIST, rotation=None, pose=None)], tmp_path_factory, "site")
 
 
 @pytest.fixture(scope="session")
@@ -130,6 +132,16 @@ def full_folder(runtime_files, browser, tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def full_address(full_folder):
     with served(full_folder) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def pose_address(runtime_files, browser, tmp_path_factory):
+    """The page with shifts, and with shifts and rotations at once."""
+    if MNIST.pose not in pretrained():
+        pytest.skip(f"{MNIST.pose} is not shipped yet")
+    pytest.importorskip("onnxscript")
+    with served(write_site(runtime_files, [replace(MNIST, rotation=None)], tmp_path_factory, "pose-site")) as found:
         yield found
 
 
@@ -189,6 +201,20 @@ class Page:
         """The unmoved image that the page works on."""
         values = self.js("return Array.from(window.unshift.state.image)")
         return torch.tensor(values, dtype=torch.float32).view(1, -1, 32, 32)
+
+    @property
+    def restored(self) -> torch.Tensor:
+        """The restored image that the page shows."""
+        values = self.js("return window.unshift.restored()")
+        return torch.tensor(values, dtype=torch.float32).view(1, -1, 32, 32)
+
+    def slide(self, value: int) -> None:
+        """Put the slider of the angle somewhere: to the right is clockwise."""
+        self.js(
+            "const s = document.getElementById('angle'); s.value = arguments[0]; s.dispatchEvent(new Event('input'))",
+            value,
+        )
+        self.settle()
 
     def keys(self, *keys: str) -> None:
         self.find("#stage").send_keys(*keys)
@@ -281,7 +307,7 @@ def test_samples_are_what_python_computes(folder):
     """The page's pictures are Python's float32 values: the dataset's, prepared as for training."""
     pixels = torch.from_numpy(np.fromfile(folder / "samples" / "mnist.bin", "<f4")).view(-1, 1, 32, 32)
     digits = dataset("mnist-10k", "test")
-    wanted = prepare(digits.images, unshift.load("mnist").metadata["preparation"])
+    wanted = prepare(digits.images, unshift.load("mnist").trained_on["preparation"])
     for number in (0, 7, 49):
         rows = (digits.labels == number % 10).nonzero().flatten()
         assert torch.equal(pixels[number], to_float(wanted[rows[number // 10]]))
@@ -500,6 +526,7 @@ def test_offers_only_what_it_has(page):
     buttons = page.driver.find_elements("css selector", "#datasets button")
     assert [button.text for button in buttons] == ["Digits"]
     assert not page.find("[data-mode=rotate]").is_enabled()  # this folder has no rotation restorer
+    assert not page.find("[data-mode=pose]").is_displayed()  # nor one of both
 
 
 @pytest.mark.slow
@@ -566,11 +593,7 @@ def test_rotation(browser, full_address):
     native = samples.samples(MNIST)[number : number + 1]
     upright = resize(to_float(native), (224, 224))
     for value in (-40, 90, 137, 0):
-        page.js(
-            "const s = document.getElementById('angle'); s.value = arguments[0]; s.dispatchEvent(new Event('input'))",
-            value,
-        )
-        page.settle()
+        page.slide(value)
         wait(lambda: page.find("#found").get_attribute("data-angle") not in ("", None), what="an angle")
         page.settle()
         turned = torch.tensor(page.js("return window.unshift.input()")).view(1, 1, 224, 224)
@@ -593,6 +616,90 @@ def test_rotation(browser, full_address):
     tried = lambda: page.js("return document.getElementById('sweep-with').dataset.tried") == "120"  # noqa: E731
     wait(tried, 200, "the ring")
     assert page.errors() == []
+
+
+# --- shifts and rotations at once: slow, since two networks take long to export --------------------
+
+
+def posed(page: Page, shift: list[int], angle: int) -> torch.Tensor:
+    """Assert that the page, at this pose, shows and says what Python does; return the restored image."""
+    restorer, classifier = unshift.load(MNIST.pose), shipped()[MNIST.classifier]()
+    assert (page.shift, page.js("return window.unshift.state.angle")) == (shift, angle)
+    pose = Pose(torch.tensor([shift]), angle=torch.tensor([float(angle)], dtype=torch.float64))
+    moved = restorer.coordinates.move(page.image, pose)
+    assert page.js("return window.unshift.input()") == moved.flatten().tolist()
+    estimate, restored = restorer.estimate(moved), restorer(moved)
+    assert page.found == estimate.shift[0].tolist()
+    assert float(page.find("#found").get_attribute("data-angle")) == float(estimate.angle)
+    assert torch.equal(page.restored.view(torch.int32), restored.view(torch.int32))
+    with torch.no_grad():
+        assert page.verdicts == (int(classifier(moved).argmax(1)), int(classifier(restored).argmax(1)))
+    return restored
+
+
+@pytest.fixture
+def poser(browser, pose_address) -> Page:
+    page = Page(browser, pose_address).start()
+    page.find("[data-mode=pose]").click()
+    wait(lambda: page.find("#found").get_attribute("data-angle"), 60, "the models")
+    page.settle()
+    return page
+
+
+@pytest.mark.slow
+def test_drag_and_rotate_at_once(poser):
+    """The moved image is Python's to the last bit, and so are the pose that is found and the restored image."""
+    posed(poser, [0, 0], 0)
+    poser.drag(-7, 5)
+    posed(poser, [-7, 5], 0)
+    poser.slide(-37)
+    posed(poser, [-7, 5], 37)
+    poser.drag(3, 9)
+    posed(poser, [-4, 14], 37)
+    poser.slide(128)
+    poser.keys(*["\ue014"] * 4)
+    posed(poser, [-4, -14], -128)
+    assert poser.text("words").startswith("Shifted by 14 left, 4 up, turned by 128° to the right; read as ")
+    assert "°" in poser.text("found-angle")
+    # The mark stands on the highest of the centre's scores.
+    moved = torch.tensor(poser.js("return window.unshift.input()")).view(1, 1, 32, 32)
+    _, scores = unshift.load(MNIST.pose).read(moved, moved)
+    down, right = ((value + 16) % 32 for value in poser.found)
+    assert int(scores[0, down, right]) == int(scores.max())
+    at = [poser.js(f"return parseFloat(document.getElementById('peak').style.{side})") for side in ("top", "left")]
+    assert at == [100 * (place + 0.5) / 32 for place in (down, right)]
+    poser.keys("\ue011")  # Home
+    posed(poser, [0, 0], 0)
+    assert poser.errors() == []
+
+
+@pytest.mark.slow
+def test_quarter_turns_and_shifts_are_one_image(poser):
+    upright = posed(poser, [0, 0], 0)
+    for slider, down, right in ((90, 4, -6), (180, 3, 2), (-90, -9, -5)):
+        poser.slide(slider)
+        poser.drag(down, right)
+        moved = posed(poser, poser.shift, 180 if slider == 180 else -slider)
+        assert torch.equal(moved.view(torch.int32), upright.view(torch.int32))
+    assert poser.find("#same").get_attribute("data-same") == "true"
+    assert re.fullmatch(
+        r"The same image, bit for bit, at all \d+ shifts and quarter turns you tried.", poser.text("same")
+    )
+    poser.slide(20)
+    poser.drag(6, 6)
+    assert re.fullmatch(r"The same image, bit for bit, at (both|all \d+) shifts at 20° you tried.", poser.text("same"))
+
+
+@pytest.mark.slow
+def test_every_shift_of_a_turned_image(poser):
+    poser.slide(-25)
+    tried = "return document.getElementById('sweep-with').dataset.tried"
+    wait(lambda: poser.js(tried) == "1024", 200, "the map")
+    assert "one and the same image, bit for bit" in poser.text("sweep-more")
+    poser.slide(-26)  # another image: its map begins anew
+    assert int(poser.js(tried)) < 1024
+    poser.slide(-25)
+    assert poser.js(tried) == "1024"
 
 
 @pytest.mark.slow

@@ -176,6 +176,8 @@ class Polar(nn.Module):
         bits = weight.repeat(1, 1, 4).flatten(1).view(torch.int64)
         self.register_buffer("weight_bits", bits, persistent=False)
         self.step = f"step of {360 / angles:g} degrees"
+        # Made here: a loop of a graph cannot hold numbers made inside it, and a plain one would be rounded to float32.
+        self._grains_a_step = torch.tensor(360 / angles * GRAIN, dtype=torch.float64)
         self._kept: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
         self._weights(torch.float32)
 
@@ -274,7 +276,7 @@ class Polar(nn.Module):
             bend = before - 2 * top + after  # of integers: exact, and the same wherever the peak stands
             rest = rest + torch.where(bend < 0, (before - after) / (2 * bend), 0.0)
         # Rounded before whole quarters are added: what follows is then exact.
-        grains = (rest * torch.tensor(360 / self.angles * GRAIN, dtype=torch.float64)).round().to(torch.int64)
+        grains = (rest * self._grains_a_step).round().to(torch.int64)
         grains = grains + 90 * GRAIN * (step // quarter)
         return torch.where(grains >= 180 * GRAIN, grains - 360 * GRAIN, grains)
 

@@ -6,7 +6,6 @@ adding 90 degrees to one, or taking them away, is exact, and cosines can come ou
 
 from __future__ import annotations
 
-import functools
 import math
 
 import torch
@@ -20,6 +19,12 @@ __all__ = ["GRAIN", "rotate", "rotate_grains"]
 
 GRAIN = 1024
 QUARTER = 90 * GRAIN
+
+# Of all grains up to 45 degrees, by Python's own. Made here: a loop of a graph cannot hold numbers made inside it.
+COS, SIN = (
+    torch.tensor([wave(math.radians(grains / GRAIN)) for grains in range(QUARTER // 2 + 1)], dtype=torch.float64)
+    for wave in (math.cos, math.sin)
+)
 
 
 def rotate(images: Tensor, degrees: Tensor | float, *, axis: int = 0) -> Tensor:
@@ -62,18 +67,7 @@ def rotate_grains(images: Tensor, grains: Tensor, axis: int = 0) -> Tensor:
     quarters = torch.div(grains - rest, QUARTER, rounding_mode="floor") % 4
     if not is_traced():
         return rotate(images, grains.to(torch.float64) / GRAIN, axis=axis)
-    cos, sin = _tables()
-    return _rotate(images, quarters, rest != 0, cos[rest.abs()], sin[rest.abs()] * rest.sign(), axis)
-
-
-@functools.cache
-def _tables() -> tuple[Tensor, Tensor]:
-    """Return cos and sin of all grains up to 45 degrees, by Python's own."""
-    radians = [math.radians(grains / GRAIN) for grains in range(QUARTER // 2 + 1)]
-    return tuple(torch.tensor([w(r) for r in radians], dtype=torch.float64) for w in (math.cos, math.sin))  # type: ignore[return-value]
-
-
-_tables()  # made here, as numbers: inside a graph they would be operations of it
+    return _rotate(images, quarters, rest != 0, COS[rest.abs()], SIN[rest.abs()] * rest.sign(), axis)
 
 
 def _rotate(images: Tensor, quarters: Tensor, interpolated: Tensor, cos: Tensor, sin: Tensor, axis: int) -> Tensor:

@@ -33,6 +33,9 @@ class Choice:
     restorer: str
     classifier: str
     rotation: str | None = None
+    """the restorer of rotations, on images of its own size"""
+    pose: str | None = None
+    """the restorer of shifts and rotations at once, on images as ``restorer`` takes them"""
     drawn: bool = False
     """whether a visitor can draw one"""
     light_on_dark: bool = False
@@ -40,11 +43,22 @@ class Choice:
 
 
 CHOICES = (
-    Choice("mnist", "Digits", "digit", "mnist", "lenet5-mnist", "mnist-rotation", drawn=True, light_on_dark=True),
+    Choice(
+        "mnist",
+        "Digits",
+        "digit",
+        "mnist",
+        "lenet5-mnist",
+        rotation="mnist-rotation",
+        pose="mnist-pose",
+        drawn=True,
+        light_on_dark=True,
+    ),
     Choice("fashion-mnist", "Clothes", "garment", "fashion-mnist", "lenet5-fashion-mnist", light_on_dark=True),
     Choice("cifar10", "Photos", "photo", "cifar10-seam", "resnet20-cifar10-plain"),
 )
-"""What the page can offer; it does offer those whose classifier is shipped and whose pictures are there."""
+"""What the page can offer; it does offer those whose classifier is shipped and whose pictures are there; of
+``rotation`` and ``pose``, those that are shipped."""
 
 
 def samples(entry: Choice) -> Tensor | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import unshift
+from unshift.coordinates import Pose
 from unshift.data import prepare, to_float
 from unshift.data.catalogue import DATASETS
 from unshift.demo.models import put_classifier, put_restorer
@@ -32,6 +34,8 @@ __all__ = ["offered", "write"]
 
 PAGE = Path(__file__).with_name("page")
 START = (-5, 9)  # the shift that greets: 5 up, 9 right
+WAVES = [[wave(math.radians(degrees)) for degrees in range(46)] for wave in (math.cos, math.sin)]
+"""cos and sin of whole degrees as Python has them: browsers may differ in the last bit, and turn pixels by these."""
 
 
 def offered() -> list[Choice]:
@@ -79,7 +83,13 @@ def write(
             if entry not in entries and samples(entry) is None:
                 progress(f"no {entry.title.lower()} on the page: `unshift data get {entry.name}` downloads them")
     made = [_entry(entry, folder, progress) for entry in entries]
-    manifest = {"unshift": unshift.__version__, "runtime": VERSION, "start": list(START), "entries": made}
+    manifest = {
+        "unshift": unshift.__version__,
+        "runtime": VERSION,
+        "start": list(START),
+        "waves": WAVES,
+        "entries": made,
+    }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
@@ -130,6 +140,15 @@ def _entry(entry: Choice, folder: Path, progress: Callable[[str], None]) -> dict
                 ),
                 "restorer": put_restorer(folder, entry.rotation, progress),
             },
+        }
+    if entry.pose in pretrained():
+        poser = unshift.load(entry.pose)
+        assert poser.trained_on.get("preparation", {}) == restorer.trained_on.get("preparation", {})
+        still = poser.stages[0].coordinates.candidate(Pose(torch.zeros(1, 2, dtype=torch.int64)), tuple(size))
+        found["pose"] = {
+            "restorer": entry.pose,
+            "origin": list(divmod(int(still), size[1])),  # where in the map of scores no shift stands
+            "models": {**models, "restorer": put_restorer(folder, entry.pose, progress)},
         }
     return found
 

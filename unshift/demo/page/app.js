@@ -4,7 +4,7 @@ import { connect } from "./controls.js";
 import { Drawing } from "./drawing.js";
 import { Engine } from "./engine.js";
 import { paint, resize, roll, rotate, same, signed } from "./pixels.js";
-import { Sweep } from "./sweep.js";
+import { Sweep, TURNS } from "./sweep.js";
 import { clearVerdict, makeBars, paintMap, paintRing, paintScores, paintTurns, showVerdict } from "./view.js";
 import { judge, moveWords, sentence, turnWords } from "./words.js";
 
@@ -16,7 +16,7 @@ const number = new Intl.NumberFormat("en");
 /** The state: everything that is shown follows from it. */
 export const state = {
   entry: null, // of the manifest
-  mode: "shift",
+  mode: "shift", // of MODES
   image: null, // Float32Array of the entry's shape
   large: null, // the same for rotations, at their size
   label: null, // what it is, where that is known
@@ -25,20 +25,53 @@ export const state = {
   angle: 0, // degrees counter-clockwise
 };
 
+/** What can be done to an image, and what is said of it. */
+const MODES = {
+  shift: {
+    input: "You shift it",
+    scores: "The network scores every shift",
+    restored: "Undone, exactly",
+    help: "Arrow keys move it by one pixel, with Shift by five; Home puts it back.",
+  },
+  rotate: {
+    input: "You turn it",
+    scores: "The network scores every turn",
+    restored: "Turned back",
+    help: "Left and right arrow turn it by one degree, with Shift by fifteen; Home puts it back.",
+  },
+  pose: {
+    input: "You move it",
+    scores: "The first network scores every centre",
+    restored: "Centred, upright",
+    help: "Arrow keys move it by one pixel, with Shift by five; the slider turns it; Home puts it back, upright.",
+  },
+  draw: {
+    input: "You draw it",
+    scores: "The network scores every shift",
+    restored: "Undone, exactly",
+    help: "Arrow keys move the pen, space puts it down and lifts it, Delete clears.",
+  },
+};
+
 let engine = null, manifest = null, sweep = null, loaded = new Set();
 let busy = false, dirty = false, stamp = null, touched = 0, held = false;
-let tried = new Set(), first = null, allSame = true;
-let drawing = null;
+let groups = new Map(), allSame = true; // restored images that must be the same, by what they have in common
+let drawing = null, restoredNow = [];
 const times = [], sweeps = new WeakMap();
 
 export const shape = () => [state.entry.channels, ...state.entry.size];
 const turning = () => state.mode === "rotate";
+const posing = () => state.mode === "pose";
 const large = () => [1, ...state.entry.rotation.size];
+const can = (entry, mode) => mode === "shift" || Boolean({ rotate: entry.rotation, pose: entry.pose, draw: entry.drawn }[mode]);
+const turned = (image, size, angle) => rotate(image, size, angle, manifest.waves);
 
-/** What is on the stage now: { data, shape, models }. */
+/** What is on the stage now: { data, shape, models }. Turned first, then shifted, as unshift's coordinates move images. */
 function stage() {
-  if (!turning()) return { data: roll(state.image, shape(), state.shift), shape: shape(), models: state.entry.models };
-  return { data: rotate(state.large, large()[1], state.angle), shape: large(), models: state.entry.rotation.models };
+  const { entry, image, shift, angle } = state;
+  if (turning()) return { data: turned(state.large, large()[1], angle), shape: large(), models: entry.rotation.models };
+  if (!posing()) return { data: roll(image, shape(), shift), shape: shape(), models: entry.models };
+  return { data: roll(turned(image, entry.size[0], angle), shape(), shift), shape: shape(), models: entry.pose.models };
 }
 
 // --- choose ---------------------------------------------------------------------------------------
@@ -46,16 +79,14 @@ function stage() {
 export function chooseEntry(entry, sample) {
   state.entry = entry;
   drawing = null;
-  if (turning() && !entry.rotation) setMode("shift");
-  if (state.mode === "draw") setMode("shift");
+  if (state.mode === "draw" || !can(entry, state.mode)) setMode("shift");
   untime();
   for (const button of $("datasets").children) button.setAttribute("aria-pressed", button.dataset.name === entry.name);
   for (const section of [$("alone"), $("with")]) makeBars(section, entry.classes);
   $("truth").replaceChildren(new Option("not said", ""), ...entry.classes.map((name, i) => new Option(name, i)));
-  for (const [mode, can] of [["rotate", entry.rotation], ["draw", entry.drawn]]) {
-    const button = $("modes").querySelector(`[data-mode=${mode}]`);
-    button.disabled = !can;
-    button.title = can ? "" : "for digits only";
+  for (const button of $("modes").children) {
+    button.disabled = !can(entry, button.dataset.mode);
+    button.title = button.disabled ? "for digits only" : "";
   }
   $("about").textContent = `Both verdicts are by the same classifier, ${entry.classifier}. It was trained on images that were not moved, and is frozen.`;
   makeStrip(entry);
@@ -111,7 +142,7 @@ function reveal(button) {
 
 /** Start to count restored images anew. */
 function forget() {
-  [tried, first, allSame] = [new Set(), null, true];
+  [groups, allSame] = [new Map(), true];
 }
 
 export function setMode(mode) {
@@ -119,14 +150,9 @@ export function setMode(mode) {
   untime();
   for (const button of $("modes").children) button.setAttribute("aria-pressed", button.dataset.mode === mode);
   $("bench").dataset.mode = mode;
-  $("input-title").textContent = { shift: "You shift it", rotate: "You turn it", draw: "You draw it" }[mode];
-  $("scores-title").textContent = mode === "rotate" ? "The network scores every turn" : "The network scores every shift";
-  $("restored-title").textContent = mode === "rotate" ? "Turned back" : "Undone, exactly";
-  $("stage-help").textContent = {
-    shift: "Arrow keys move it by one pixel, with Shift by five; Home puts it back.",
-    rotate: "Left and right arrow turn it by one degree, with Shift by fifteen; Home puts it back.",
-    draw: "Arrow keys move the pen, space puts it down and lifts it, Delete clears.",
-  }[mode];
+  for (const panel of ["input", "scores", "restored"]) $(`${panel}-title`).textContent = MODES[mode][panel];
+  $("stage-help").textContent = MODES[mode].help;
+  $("random").textContent = mode === "pose" ? "Random pose" : "Random shift";
   if (mode === "draw") {
     drawing ??= new Drawing(shape());
     state.shift = [0, 0];
@@ -175,7 +201,8 @@ function showInput() {
   if (signed(Number($("angle").value) + state.angle, 360)) $("angle").value = -state.angle; // both ends are half a turn
   $("angle-value").textContent = state.angle ? `${Math.abs(state.angle)}° ${state.angle > 0 ? "left" : "right"}` : "0°";
   $("hint").textContent = blank ? "Draw a digit here, anywhere, about two thirds as tall as this square" : "";
-  $("stage").setAttribute("aria-label", turning() ? `The image, turned by ${turnWords(state.angle)}` : `The image, shifted by ${moveWords(state.shift)}`);
+  const done = [!turning() && `shifted by ${moveWords(state.shift)}`, (turning() || posing()) && `turned by ${turnWords(state.angle)}`];
+  $("stage").setAttribute("aria-label", `The image, ${done.filter(Boolean).join(" and ")}`);
   for (const mark of document.querySelectorAll(".here")) {
     mark.hidden = turning();
     mark.style.left = `${(100 * (signed(right, width) + width / 2)) / width}%`;
@@ -223,42 +250,50 @@ async function pump() {
 }
 
 function show(asked, found, shape) {
-  const { entry, label } = asked, { classes, size } = entry, rotation = asked.mode === "rotate";
-  paint($("restored"), found.restored, shape);
+  const { entry, label } = asked, { classes, size } = entry, rotation = asked.mode === "rotate", pose = asked.mode === "pose";
+  restoredNow = found.restored;
+  paint($("restored"), restoredNow, shape);
   if (asked.stamp !== null) time(asked.stamp);
   const alone = argmax([...found.alone]), restored = argmax([...found.with]);
   showVerdict($("alone"), found.alone, alone, label, judge(alone, label, classes), classes);
   showVerdict($("with"), found.with, restored, label, judge(restored, label, classes), classes);
-  const shift = Array.from(found.shift, Number), angle = rotation ? found.angle[0] : 0;
+  const shift = Array.from(found.shift, Number), angle = rotation || pose ? found.angle[0] : 0;
   const move = rotation ? [0, 0] : shift.map((value, axis) => signed(value, size[axis]));
   const offset = rotation ? [0, 0] : shift.map((value, axis) => signed(value - asked.shift[axis], size[axis]));
   if (rotation) paintRing($("scores"), found.scores, shift[0]);
-  else paintScores($("scores"), found.scores, size);
+  else paintScores($("scores"), found.scores, size, pose ? entry.pose.origin : [0, 0]);
   $("peak").hidden = rotation;
   $("peak").style.left = `${(100 * (move[1] + size[1] / 2 + 0.5)) / size[1]}%`;
   $("peak").style.top = `${(100 * (move[0] + size[0] / 2 + 0.5)) / size[0]}%`;
   $("found").dataset.shift = shift.join(" ");
-  $("found").dataset.angle = rotation ? angle : "";
+  $("found").dataset.angle = rotation || pose ? angle : "";
   $("found-shift").textContent = rotation ? turnWords(angle, 1) : move.some(Boolean) ? moveWords(move) : "no shift";
+  $("found-angle").textContent = turnWords(angle, 1);
   $("found-more").textContent = `confidence ${Math.round(100 * found.confidence[0])}%${found.tied[0] ? "; several tied, one chosen by rule" : ""}`;
   $("scores").setAttribute("aria-label", `Scores; highest at ${$("found-shift").textContent}`);
   if (asked.image === state.image) compare(asked, found.restored);
   say(sentence({ ...asked, foundShift: move, foundAngle: angle, offset, alone, restored, truth: label, classes, noun: entry.noun }));
 }
 
-/** Compare the restored image with those before, bit for bit. */
-function compare({ mode, shift }, restored) {
-  if (mode !== "shift") {
+/**
+ * Compare the restored image with those before, bit for bit. It is one for all shifts, and for quarter turns; an angle
+ * between them is interpolated, so that there it is one for all shifts at that angle.
+ */
+function compare({ mode, shift, angle }, restored) {
+  if (mode === "rotate" || mode === "draw") {
     $("same").textContent = mode === "rotate" ? "Quarter turns are undone exactly; the rest is interpolated." : "";
     return;
   }
-  first ??= restored;
-  tried.add(shift.join());
+  const between = mode === "pose" && angle % 90 !== 0, key = between ? angle : 0;
+  if (!groups.has(key)) groups.set(key, { first: restored, tried: new Set() });
+  const { first, tried } = groups.get(key), what = mode === "shift" ? "shifts" : between ? `shifts at ${Math.abs(angle)}°` : "shifts and quarter turns";
+  tried.add([...shift, mode === "pose" ? angle : 0].join());
   allSame &&= same(first, restored);
   const count = tried.size;
   if (!allSame) $("same").textContent = "The restored image has changed: that should not happen.";
-  else if (count > 1) $("same").textContent = `The same image, bit for bit, at ${count === 2 ? "both" : `all ${number.format(count)}`} shifts you tried.`;
-  else $("same").textContent = "Move it: this image stays the same, bit for bit.";
+  else if (count > 1) $("same").textContent = `The same image, bit for bit, at ${count === 2 ? "both" : `all ${number.format(count)}`} ${what} you tried.`;
+  else if (mode === "shift") $("same").textContent = "Move it: this image stays the same, bit for bit.";
+  else $("same").textContent = "Shifts and quarter turns are undone exactly, bit for bit; angles between are interpolated.";
   $("same").dataset.same = allSame;
 }
 
@@ -290,31 +325,35 @@ function untime() {
 
 // --- all shifts -----------------------------------------------------------------------------------
 
-/** Wait until the visitor has rested for a moment. */
-async function idle() {
+/** Wait until the visitor has rested for a moment, or has no use for the sweep any more. */
+async function idle(sweep) {
   do await sleep(busy || dirty || held || document.hidden ? 60 : Math.max(0, 220 - (performance.now() - touched)));
-  while (busy || dirty || held || document.hidden || performance.now() - touched < 200);
+  while (!sweep.stopped && (busy || dirty || held || document.hidden || performance.now() - touched < 200));
 }
 
 function startSweep() {
   if (!engine) return;
-  const { image, entry } = state, rotation = turning();
-  if (sweep && sweep.plan.source === image && (sweep.plan.mode === "rotate") === rotation && !sweep.stopped) return;
+  const { image, entry, angle } = state, key = turning() ? "turns" : posing() ? `shifts at ${angle}` : "shifts";
+  if (sweep && sweep.plan.source === image && sweep.plan.key === key && !sweep.stopped) return;
   sweep?.stop();
   sweep = null;
   if (state.mode === "draw") return showSweep();
   const kept = sweeps.get(image) ?? {};
   sweeps.set(image, kept);
-  const mode = rotation ? "rotate" : "shift";
-  if (kept[mode]?.done) {
-    sweep = kept[mode];
+  if (kept[key]?.done) {
+    sweep = kept[key];
     return showSweep();
   }
-  const plan = { mode, source: image, classes: entry.classes.length, ...(rotation
-    ? { image: state.large, shape: large(), models: entry.rotation.models }
-    : { image, shape: shape(), models: entry.models }) };
-  const started = sweep = kept[mode] = new Sweep(engine, plan, idle, showSweep);
-  started.run().catch((error) => {
+  const plan = { key, source: image, ring: turning(), classes: entry.classes.length };
+  if (turning()) {
+    const big = state.large, own = large();
+    Object.assign(plan, { shape: own, models: entry.rotation.models, moved: (place) => turned(big, own[1], (360 / TURNS) * place) });
+  } else {
+    const own = shape(), upright = posing() ? turned(image, entry.size[0], angle) : image;
+    Object.assign(plan, { shape: own, models: (posing() ? entry.pose : entry).models, moved: (place) => roll(upright, own, place) });
+  }
+  const started = sweep = new Sweep(engine, plan, idle, showSweep);
+  started.run().then(() => { if (started.done) kept[key] = started; }, (error) => {
     started.stop(); // the next move starts it anew
     if (sweep === started) $("sweep-more").textContent = `Stopped: ${error.message}`;
   });
@@ -322,13 +361,13 @@ function startSweep() {
 }
 
 function showSweep() {
-  const rotation = turning(), total = rotation ? 120 : state.entry.size[0] * state.entry.size[1];
+  const rotation = turning(), total = rotation ? TURNS : state.entry.size[0] * state.entry.size[1];
   const what = rotation ? "turns" : "shifts", label = state.label ?? sweep?.alone[0] ?? null;
   $("sweep-title").textContent = `Every ${rotation ? "turn" : "shift"} at once`;
   $("sweep-about").textContent = rotation
     ? "Each sector is one turn of this image; the top is no turn. Every one is classified, twice. Click a sector to go there."
-    : "Each cell is one shift of this image; the middle is no shift. Every one is classified, twice. Click a cell to go there.";
-  $("key-right").textContent = state.label === null ? "the same verdict as unmoved" : "verdict right";
+    : `Each cell is one shift of this image${posing() ? ", turned as it is now" : ""}; the middle is no shift. Every one is classified, twice. Click a cell to go there.`;
+  $("key-right").textContent = state.label !== null ? "verdict right" : posing() ? "the same verdict as not shifted" : "the same verdict as unmoved";
   $("key-wrong").textContent = state.label === null ? "another verdict" : "verdict wrong";
   for (const side of ["alone", "with"]) {
     const verdicts = sweep ? sweep[side] : new Array(total).fill(undefined);
@@ -411,6 +450,7 @@ async function loadManifest() {
   }
   if (!read.entries.length) throw new Error("this page was written without any classifier");
   manifest = read;
+  $("modes").querySelector("[data-mode=pose]").hidden = !read.entries.some((entry) => entry.pose);
   $("datasets").replaceChildren(...read.entries.map((entry) => {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: entry.title });
     button.dataset.name = entry.name;
@@ -426,5 +466,5 @@ connect();
 $("retry").onclick = load;
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => state.entry && showSweep());
 /** For tests and the curious: what the page works on. */
-window.unshift = { state, input: () => Array.from(stage().data), busy: () => busy || dirty };
+window.unshift = { state, input: () => Array.from(stage().data), restored: () => Array.from(restoredNow), busy: () => busy || dirty };
 load();

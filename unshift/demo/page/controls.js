@@ -23,17 +23,28 @@ function turn(angle, event) {
   refresh(event);
 }
 
-/** Move to a shift along a straight line, or at once where motion is not wanted. */
-function glide(to) {
+/** Go to a shift, and to an angle, along a straight line, or at once where motion is not wanted. */
+function glide(to, angle = state.angle) {
   cancelAnimationFrame(gliding);
-  if (still.matches) return move(to);
-  const from = [...state.shift], started = performance.now();
+  const from = [...state.shift, state.angle], goal = [...to, angle], started = performance.now();
+  const go = (eased) => {
+    const [down, right, turned] = goal.map((value, i) => Math.round(from[i] + (value - from[i]) * eased));
+    turn(turned);
+    move([down, right]);
+  };
+  if (still.matches) return go(1);
   const step = (now) => {
-    const t = Math.min(1, Math.max(0, (now - started) / 420)), eased = 1 - (1 - t) ** 3;
-    move(to.map((value, axis) => Math.round(from[axis] + (value - from[axis]) * eased)));
+    const t = Math.min(1, Math.max(0, (now - started) / 420));
+    go(1 - (1 - t) ** 3);
     if (t < 1) gliding = requestAnimationFrame(step);
   };
   gliding = requestAnimationFrame(step);
+}
+
+/** Put it back where it came from, and upright where it can be turned. */
+function home(event) {
+  if (state.mode === "pose") turn(0, event);
+  move([0, 0], event);
 }
 
 // --- the stage ------------------------------------------------------------------------------------
@@ -86,7 +97,7 @@ function connectStage() {
       if (event.key === "Home") turn(0, event);
       else if (way) turn(state.angle - by * (way[1] - way[0]), event);
       else return;
-    } else if (event.key === "Home") move([0, 0], event);
+    } else if (event.key === "Home") home(event);
     else if (way) move(way.map((step, axis) => state.shift[axis] + step * (event.shiftKey ? 5 : 1)), event);
     else return;
     cancelAnimationFrame(gliding);
@@ -198,9 +209,10 @@ export function connect() {
   connectMaps();
   for (const button of $("modes").children) button.onclick = () => state.image && chooseMode(button.dataset.mode);
   const any = (size) => Math.floor(Math.random() * size) - size / 2;
-  $("random").onclick = () => state.image && glide(state.entry.size.map(any));
-  $("home").onclick = () => state.image && glide([0, 0]);
-  $("angle").oninput = (event) => { if (state.image) turn(-Number(event.target.value), event); };
+  const posing = () => state.mode === "pose";
+  $("random").onclick = () => state.image && glide(state.entry.size.map(any), posing() ? any(360) : state.angle);
+  $("home").onclick = () => state.image && glide([0, 0], posing() ? 0 : state.angle);
+  $("angle").oninput = (event) => { cancelAnimationFrame(gliding); if (state.image) turn(-Number(event.target.value), event); };
   $("clear").onclick = () => state.image && clear();
   $("drawn").onclick = () => state.image && chooseMode("shift");
   $("truth").onchange = ({ target }) => setTruth(target.value === "" ? null : Number(target.value));

@@ -41,8 +41,11 @@ export function resize(image, [height, width], [tall, wide]) {
   return out;
 }
 
-/** Rotate one square channel counter-clockwise, as unshift.polar.rotate: quarter turns move pixels, the rest is bilinear. */
-export function rotate(image, size, degrees) {
+/**
+ * Rotate one square channel counter-clockwise by whole degrees, as unshift.coordinates.rotate: quarter turns move pixels,
+ * the rest is bilinear. waves are cos and sin of 0 to 45 degrees, of the manifest: with Python's, every bit is Python's.
+ */
+export function rotate(image, size, degrees, waves) {
   const rest = mod(degrees + 45, 90) - 45;
   let turned = image;
   for (let quarter = mod(Math.round((degrees - rest) / 90), 4); quarter > 0; quarter--) {
@@ -53,7 +56,7 @@ export function rotate(image, size, degrees) {
   if (rest === 0) return turned;
   const wide = size + 3, padded = new Float32Array(wide * wide);
   for (let y = 0; y < size; y++) padded.set(turned.subarray(y * size, (y + 1) * size), (y + 1) * wide + 1);
-  const radians = rest * (Math.PI / 180), cos = Math.cos(radians), sin = Math.sin(radians), middle = (size - 1) / 2;
+  const cos = waves[0][Math.abs(rest)], sin = Math.sign(rest) * waves[1][Math.abs(rest)], middle = (size - 1) / 2;
   const clamp = (value) => Math.min(Math.max(value, 0), size + 1), out = new Float32Array(size * size);
   for (let y = 0; y < size; y++) {
     for (let x = 0; x < size; x++) {

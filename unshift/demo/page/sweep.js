@@ -1,8 +1,9 @@
 // All shifts (or turns) of one image, classified in idle moments, in batches that give way to the visitor.
 
-import { mod, roll, rotate, same } from "./pixels.js";
+import { mod, same } from "./pixels.js";
 
-const TURNS = 120, GOAL = 14; // sectors of the ring; milliseconds that a batch may take
+export const TURNS = 120; // sectors of the ring
+const GOAL = 14; // milliseconds that a batch may take
 
 /** All shifts, from the middle outwards. */
 function outwards([, height, width]) {
@@ -21,10 +22,13 @@ const argmax = (values, from, count) => {
 };
 
 export class Sweep {
-  /** plan: { mode, image, shape, models, classes }; idle() resolves when the visitor rests; changed() is told of news. */
+  /**
+   * plan: { key, source, ring, shape, models, classes, moved }, where moved(place) is the image at a shift or, in a ring,
+   * at a turn; idle(sweep) resolves when the visitor rests; changed() is told of news.
+   */
   constructor(engine, plan, idle, changed) {
     Object.assign(this, { engine, plan, idle, changed });
-    this.places = plan.mode === "rotate" ? turns() : outwards(plan.shape);
+    this.places = plan.ring ? turns() : outwards(plan.shape);
     this.alone = new Array(this.places.length).fill(undefined); // verdicts, by place
     this.with = new Array(this.places.length).fill(undefined);
     this.tried = this.different = 0;
@@ -33,14 +37,9 @@ export class Sweep {
 
   /** Where a place stands in alone and with. */
   cell(place) {
-    if (this.plan.mode === "rotate") return place;
+    if (this.plan.ring) return place;
     const [, height, width] = this.plan.shape;
     return mod(place[0], height) * width + mod(place[1], width);
-  }
-
-  moved(place) {
-    const { mode, image, shape } = this.plan;
-    return mode === "rotate" ? rotate(image, shape[1], (360 / TURNS) * place) : roll(image, shape, place);
   }
 
   get done() {
@@ -48,13 +47,13 @@ export class Sweep {
   }
 
   async run() {
-    const { models, shape, classes } = this.plan, pixels = shape[0] * shape[1] * shape[2];
+    const { models, shape, classes, moved } = this.plan, pixels = shape[0] * shape[1] * shape[2];
     let batch = 1, first = null;
     while (!this.done && !this.stopped) {
-      await this.idle();
+      await this.idle(this);
       if (this.stopped) return;
       const places = this.places.slice(this.tried, this.tried + batch), data = new Float32Array(places.length * pixels);
-      places.forEach((place, i) => data.set(this.moved(place), i * pixels));
+      places.forEach((place, i) => data.set(moved(place), i * pixels));
       const started = performance.now();
       const found = await this.engine.run(models, data, places.length, shape);
       const took = performance.now() - started;

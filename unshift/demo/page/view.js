@@ -14,14 +14,14 @@ function normalised(scores) {
   return values.map((value) => (high > low ? (value - low) / (high - low) : 0) ** 1.6);
 }
 
-/** Paint scores (height, width), no shift in the middle. */
-export function paintScores(canvas, scores, [height, width]) {
+/** Paint scores (height, width), no shift in the middle; origin is where no shift stands in them. */
+export function paintScores(canvas, scores, [height, width], [row, column] = [0, 0]) {
   Object.assign(canvas, { width, height });
   const context = canvas.getContext("2d"), pixels = context.createImageData(width, height);
   const values = normalised(scores);
   for (let y = 0; y < height; y++) {
     for (let x = 0; x < width; x++) {
-      const value = values[mod(y + height / 2, height) * width + mod(x + width / 2, width)];
+      const value = values[mod(y + row + height / 2, height) * width + mod(x + column + width / 2, width)];
       pixels.data.set([...heat(value), 255], 4 * (y * width + x));
     }
   }

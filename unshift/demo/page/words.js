@@ -2,6 +2,8 @@
 
 const article = (what) => (/^[aeiou8]/i.test(what) ? `an ${what}` : `a ${what}`);
 
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
+
 /** "9 right, 5 up" for [-5, 9]. */
 export function moveWords([down, right]) {
   const parts = [];
@@ -30,6 +32,10 @@ export function sentence({ mode, shift, angle, foundShift, offset, foundAngle, a
   if (mode === "rotate") {
     done = angle ? `Turned by ${turnWords(angle)}; ` : "Not turned; ";
     found = `read as ${turnWords(foundAngle, 1)} and turned back. `;
+  } else if (mode === "pose") {
+    const moved = shift[0] || shift[1], parts = [moved && `shifted by ${moveWords(shift)}`, angle && `turned by ${turnWords(angle)}`];
+    done = capital(parts.filter(Boolean).join(", ") || `the ${noun} is where it came from`) + "; ";
+    found = `read as ${moveWords(foundShift)} and ${turnWords(foundAngle, 1)}, and undone. `;
   } else {
     const moved = shift[0] || shift[1], far = Math.max(Math.abs(offset[0]), Math.abs(offset[1]));
     done = moved ? `Shifted by ${moveWords(shift)}; ` : `The ${noun} is where it came from; `;
