@@ -31,7 +31,7 @@ if __name__ == "__main__":
 
     images, masks, shift = images[4000:], masks[4000:], torch.randint(-12, 13, (300, 2))  # new ones
     moved, truth = unshift.apply(images, shift), unshift.apply(masks, shift)
-    wrapped = (lambda x, restorer=unshift.load("mnist"): segment(net, restorer, x))
+    wrapped = lambda x, restorer=unshift.load("mnist"): segment(net, restorer, x)
     for name, model in {"alone": lambda x: net(x).argmax(1, keepdim=True), "wrapped": wrapped}.items():
         right = (model(moved) == truth)[truth < 10].float().mean()
         same = torch.equal(model(moved), unshift.apply(model(images), shift))

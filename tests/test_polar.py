@@ -8,7 +8,7 @@ import pytest
 import torch
 from samples import bits
 from torch import nn
-from unshift.polar import Polar, polar_points, rotate, rotation_grid, rotation_network
+from unshift.polar import Polar, polar_points, rotate
 
 import unshift
 from unshift import Restorer, ShiftEstimator, apply, quantise
