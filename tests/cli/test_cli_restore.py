@@ -230,7 +230,7 @@ def test_restore_undoes_every_kind_of_pose_as_the_library_does(kind, columns, po
         assert [row["angle"] for row in rows] == estimate.angle.tolist()
 
 
-@pytest.mark.parametrize("mode", ["L", "P", "RGBA", "I;16"])
+@pytest.mark.parametrize("mode", ["L", "P", "I;16"])
 @pytest.mark.parametrize("kind", ["turns", "rotation", "chain"])
 def test_quarter_turns_of_a_file_become_one_file(kind, mode, posed):
     grey = np.asarray(Image.open(posed / "images" / "1.png"))
@@ -243,6 +243,4 @@ def test_quarter_turns_of_a_file_become_one_file(kind, mode, posed):
     changed = mode == "P" and kind != "turns"  # no values between two palette entries
     assert {image.mode for image in found} == {"RGB" if changed else mode}
     arrays = [np.asarray(image.convert("RGB") if mode == "P" else image) for image in found]
-    if mode == "RGBA":  # whose bands are rolled by rows: not quarter turns of one another
-        return
     assert all(np.array_equal(array, arrays[0]) for array in arrays)

@@ -35,7 +35,7 @@ def unshift(
         bool, typer.Option("--debug", envvar="UNSHIFT_DEBUG", help="Show the traceback of an error.")
     ] = False,
 ) -> None:
-    """Undo the shift of an image, exactly, before any frozen classifier sees it.
+    """Undo the pose of an image (its shift, turn or rotation) before any frozen classifier sees it.
 
     \b
     See it work, on digits that come with the package, in about a minute:

@@ -112,7 +112,7 @@ def prepare(images: Tensor, preparation: Mapping[str, Any]) -> Tensor:
 
     Args:
         images: ``(n, channel, *spatial)``.
-        preparation: A restorer's ``metadata["preparation"]``. Its steps, each optional, are done in this order:
+        preparation: A restorer's ``trained_on["preparation"]``. Its steps, each optional, are done in this order:
             ``channels`` (1 or 3), ``resize`` or ``crop`` (``[height, width]``; on unrounded floats), ``pad``
             (pixels of 0 on every side).
 
