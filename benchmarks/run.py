@@ -359,8 +359,8 @@ def table(rows: Rows) -> str:
 
 def render(stored: dict[str, Any]) -> str:
     parts = [
-        "# Benchmarks\n\nRendered from `results/benchmarks.json` by `python benchmarks/run.py`. Contenders take turns within "
-        "one run, so the ratios hold where the milliseconds do not: medians, with the quartiles in brackets.\n"
+        "# Benchmarks\n\nRendered from `results/benchmarks.json` by `python benchmarks/run.py`. Contenders take turns "
+        "within one run, so the ratios hold where the milliseconds do not: medians, with the quartiles in brackets.\n"
     ]
     for section in SECTIONS:
         if found := stored.get(section.__name__):

@@ -8,7 +8,6 @@ import pytest
 import torch
 from samples import bits
 from torch import nn
-from unshift.polar import Polar, polar_points, rotate
 
 import unshift
 from unshift import Restorer, ShiftEstimator, apply, quantise

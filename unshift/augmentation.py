@@ -42,7 +42,7 @@ def windows(images: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def colour(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Change the contrast of each image, and the brightness of each of its channels, by up to 40 percent of their range."""
+    """Change the contrast of each image, and the brightness of each of its channels, by up to 40 percent."""
     one = [1] * (images.ndim - 2)
     pixels = as_float(images)
     contrast = 1 + 0.4 * (2 * torch.rand(len(images), 1, *one, generator=generator) - 1)

@@ -84,7 +84,7 @@ class Coordinates(Protocol):
         """Turn ``ranks`` of the looks into an order among candidates; most often it is that already."""
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
-        """Return the pose that candidates ``index`` ``(batch,)`` stand for in images of ``size``; scores may refine it."""
+        """Return the pose that candidates ``index`` ``(batch,)`` stand for in images of ``size``."""
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """Return the candidates that stand for ``pose``, the inverse of :meth:`pose`: the targets of training."""
@@ -126,7 +126,7 @@ class Coordinates(Protocol):
         """Return how many channels images of ``size`` have whose canvases have ``channels``."""
 
     def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        """Return the size of images whose canvases have these positions (None: any); None where that does not follow."""
+        """Return the size of images whose canvases have these positions (None: any), or None if unknown."""
 
     def describe(self) -> dict[str, Any]:
         """Return plain data, ``{"kind": ..., **arguments}``, for the weights file."""

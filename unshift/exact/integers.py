@@ -227,7 +227,7 @@ class IntegerEstimator(nn.Module):
             return _joined((_joined(self._features(part, plan), 2).squeeze(1) for part in parts), 0)
 
     def plan(self, size: tuple[int, ...], device: torch.device) -> Plan:
-        """Return what the network needs at this size; computed anew only when its integers, or the machine, have changed."""
+        """Return what the network needs at this size, computed anew only when its integers have changed."""
         if is_traced():
             found = self._plans.get((size, "graph"))
             local: list[Any] = list(self.local)
@@ -295,7 +295,7 @@ class IntegerEstimator(nn.Module):
             yield features
 
     def _line_totals(self, images: Tensor, plan: Plan) -> list[Tensor]:
-        """Return the sums of the features along each axis, ``(batch, channel, n)``: small, whatever the image's size."""
+        """Return the sums of the features along each axis, ``(batch, channel, n)``: small, whatever the image."""
         found: list[list[Tensor]] = [[] for _ in range(self.axes)]
         for part in self._blocks(images, plan):
             sums: list[Any] = [0.0] * self.axes

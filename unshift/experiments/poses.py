@@ -101,10 +101,11 @@ def _show(case: str, results: Results) -> list[Block]:
         Row("same verdict under all draws", [result["consistent"]], style="detail"),
     ]
     notes = [
-        f"{result['classifier']}, accuracy in %, {result['data']}, n = {result['images']:,}, mean over draws with seeds "
-        f"{result['seeds']}; each digit moved by its own random pose. `{result['restorer']}` undoes {result['undoes']}.",
-        f"Restored bit for bit: {checked['images']:,} digits under {checked['moves'] // checked['images']:,} exact moves "
-        f"each, {checked['mismatches']:,} mismatches, {checked['ties']:,} tied.",
+        f"{result['classifier']}, accuracy in %, {result['data']}, n = {result['images']:,}, mean over draws with "
+        f"seeds {result['seeds']}; each digit moved by its own random pose. `{result['restorer']}` undoes "
+        f"{result['undoes']}.",
+        f"Restored bit for bit: {checked['images']:,} digits under {checked['moves'] // checked['images']:,} exact "
+        f"moves each, {checked['mismatches']:,} mismatches, {checked['ties']:,} tied.",
     ]
     draw = partial(_draw, result["pictures"]) if "pictures" in result else None
     alt = f"Digits upright, moved and restored by {result['restorer']}"

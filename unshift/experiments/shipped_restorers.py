@@ -192,9 +192,9 @@ class _WithoutLattice:
     """Polar coordinates of digits whose pixels do not give the angle away: for training only.
 
     Enlarged, an upright digit shows the lattice of its own 28x28 pixels, upright as well; a strong network reads the
-    angle off that, and fails on digits that were turned before they became pixels. So each digit is first turned *at its
-    own size*, by a random number of grid steps, and its canvas is shifted back: the digit stands upright, its lattice does
-    not.
+    angle off that, and fails on digits that were turned before they became pixels. So each digit is first turned *at
+    its own size*, by a random number of grid steps, and its canvas is shifted back: the digit stands upright, its
+    lattice does not.
     """
 
     def __init__(self, polar: Polar, count: int, preparation: dict[str, Any], seed: int) -> None:
