@@ -29,6 +29,22 @@ LARGEST_SCALE = 2.0**100
 IN_PLACE = {"relu": Tensor.relu_, "abs": Tensor.abs_, "none": lambda sums: sums}
 
 
+def marked(buffers: Sequence[Tensor]) -> list[tuple[Tensor, Any]]:
+    """Remember how buffers are: the tensors themselves, so that no other can stand at their address, and their versions.
+
+    Tensors made in inference mode do not count the changes made to them: of these, what they hold is remembered.
+    """
+    return [(buffer, buffer.clone() if buffer.is_inference() else buffer._version) for buffer in buffers]
+
+
+def unchanged(marks: list[tuple[Tensor, Any]], buffers: Sequence[Tensor]) -> bool:
+    """Tell whether ``buffers`` are as they were when :func:`marked`."""
+    return all(
+        kept is buffer and (torch.equal(mark, buffer) if buffer.is_inference() else mark == buffer._version)
+        for (kept, mark), buffer in zip(marks, buffers, strict=True)
+    )
+
+
 class Ready(NamedTuple):
     """What one layer needs at one size, computed once."""
 
@@ -61,15 +77,14 @@ class IntegerFilter(nn.Module):
     def ready(self, size: Sequence[int], *, strips: bool, plain: bool, traced: bool = False) -> Ready:
         """Return the layer made ready for images of ``size``; computed anew only when its integers have changed."""
         key = (tuple(size), strips, plain, traced, self.weight.device)
-        # The tensors themselves are kept, so that no other can stand at their address; in-place changes are counted.
         buffers = [buffer for buffer in (self.weight, self.bias, self.divisor) if buffer is not None]
         found = self._ready.get(key)
-        if found and all(a is b and version == b._version for (a, version), b in zip(found[0], buffers, strict=True)):
+        if found and unchanged(found[0], buffers):
             return found[1]
         made = self._prepare(Task(tuple(self.weight.shape), tuple(size), self.worst, strips, traced), plain)
         if len(self._ready) >= 16:  # a stream of images of many sizes must not fill the memory
             self._ready.clear()
-        self._ready[key] = [(buffer, buffer._version) for buffer in buffers], made
+        self._ready[key] = marked(buffers), made
         return made
 
     def _prepare(self, task: Task, plain: bool) -> Ready:
@@ -170,9 +185,9 @@ class IntegerEstimator(nn.Module):
         kept = self._scalars
         if kept is not None and is_traced():  # a graph being made shows no values
             return kept[1:]
-        if kept is None or any(a is not b or v != b._version for (a, v), b in zip(kept[0], buffers, strict=True)):
+        if kept is None or not unchanged(kept[0], buffers):
             scale, unit = (float(bits.cpu().view(torch.float64)) for bits in buffers)
-            kept = self._scalars = [(bits, bits._version) for bits in buffers], scale, unit
+            kept = self._scalars = marked(buffers), scale, unit
         return kept[1:]
 
     @property
