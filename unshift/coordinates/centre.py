@@ -12,6 +12,7 @@ Position ``M`` of a map of corners is the corner before pixel ``M``. A quarter t
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -57,17 +58,20 @@ class Centre(nn.Module):
         return self._turns.canvas(images)
 
     def settle(self, images: Tensor, scores: Tensor, ranks: Tensor, best: Tensor, tied: Tensor) -> Tensor:
-        """See :class:`Coordinates`. A candidate counts as the largest of its four quarter turns."""
+        """See :class:`Coordinates`. A candidate counts as the largest of its four quarter turns, and only then as itself.
+
+        Candidates that are quarter turns of each other are told apart by what they are: by their index, a shift would
+        show. Which of them wins may depend on how the image stands; what undoes the turn after that does not see it.
+        """
         n = images.shape[-1]
         shifts = unravel(torch.arange(n * n, device=ranks.device), (n, n)) - n // 2
-        order: Tensor | None = None
+        values = []
         for copy, inverse in zip(ranks.unflatten(1, (4, n * n)).unbind(1), self._turns._inverses(2), strict=True):
             # The copy undone by the turned shift is the turned candidate.
             at = inverse.of_shift(shifts) % n
-            value = copy.index_select(1, at[:, 0] * n + at[:, 1])
-            order = value if order is None else torch.maximum(order, value)
-        assert order is not None
-        return order
+            values.append(copy.index_select(1, at[:, 0] * n + at[:, 1]))
+        largest = functools.reduce(torch.maximum, values)
+        return largest * ranks.shape[1] + values[0]
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """See :class:`Coordinates`."""

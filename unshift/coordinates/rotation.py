@@ -76,7 +76,7 @@ def _rotate(images: Tensor, quarters: Tensor, interpolated: Tensor, cos: Tensor,
     height, width = volumes.shape[-2:]
     if height != width or len(size) == 1:
         raise ValueError(f"rotate wants square images, so that a quarter turn fits, got shape {tuple(images.shape)}")
-    flat = volumes.reshape(images.shape[0], -1, height * width)
+    flat = volumes.flatten(1, -3).flatten(2)
     pixels = torch.arange(height * width, device=images.device).view(height, width)
     tables = torch.stack([torch.rot90(pixels, quarter, (0, 1)).flatten() for quarter in range(4)])
     turned = take(flat, tables[quarters][:, None].expand(-1, flat.shape[1], -1))
@@ -108,7 +108,7 @@ def _as_numbers(images: Tensor) -> Tensor:
 
 def _as_floats(numbers: Tensor, kind: torch.dtype) -> Tensor:
     """Return pixels as float32, or float64 where that is their own or they are wide integers."""
-    images = numbers.view(kind)
+    images = numbers if numbers.dtype == kind else numbers.view(kind)  # a view of a dtype passes no gradient
     wide = kind == torch.float64 or (not kind.is_floating_point and kind.itemsize == 8)
     return images.to(torch.float64 if wide else torch.float32)
 

@@ -197,7 +197,7 @@ class Turns(nn.Module):
         size = self.check(images)
         numbers = torch.arange(math.prod(images.shape[1:]), device=images.device).view(1, *images.shape[1:])
         tables = torch.stack([element(numbers).flatten() for element in elements])
-        return take(images.flatten(1)[:, None], tables[turn][:, None]).view(images.shape[0], -1, *size)
+        return take(images.flatten(1)[:, None], tables[turn][:, None]).view(images.shape[0], images.shape[1], *size)
 
     def undo(self, images: Tensor, pose: Posed) -> Tensor:
         """See :class:`Coordinates`."""

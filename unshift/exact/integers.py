@@ -33,6 +33,22 @@ IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+def marked(buffers: Sequence[Tensor]) -> list[tuple[Tensor, Any]]:
+    """Remember how buffers are: the tensors themselves, so that no other can stand at their address, and their versions.
+
+    Tensors made in inference mode do not count the changes made to them: of these, what they hold is remembered.
+    """
+    return [(buffer, buffer.clone() if buffer.is_inference() else buffer._version) for buffer in buffers]
+
+
+def unchanged(marks: list[tuple[Tensor, Any]], buffers: Sequence[Tensor]) -> bool:
+    """Tell whether ``buffers`` are as they were when :func:`marked`."""
+    return all(
+        kept is buffer and (torch.equal(mark, buffer) if buffer.is_inference() else mark == buffer._version)
+        for (kept, mark), buffer in zip(marks, buffers, strict=True)
+    )
+
+
 class Ready(NamedTuple):
     """What one layer needs at one size, computed once."""
 
@@ -168,9 +184,9 @@ class IntegerEstimator(nn.Module):
         kept = self._scalars
         if kept is not None and is_traced():  # a graph being made shows no values
             return kept[1:]
-        if kept is None or any(a is not b or v != b._version for (a, v), b in zip(kept[0], buffers, strict=True)):
+        if kept is None or not unchanged(kept[0], buffers):
             scale, unit = (float(bits.cpu().view(torch.float64)) for bits in buffers)
-            kept = self._scalars = [(bits, bits._version) for bits in buffers], scale, unit
+            kept = self._scalars = marked(buffers), scale, unit
         return kept[1:]
 
     @property
@@ -235,15 +251,14 @@ class IntegerEstimator(nn.Module):
             return found[1] if found else inline
         plain = float32_is_plain(device)
         key = (size, device, plain)
-        # The tensors themselves are kept, so that no other can stand at their address; in-place changes are counted.
         buffers = list(self.buffers())
         kept = self._plans.get(key)
-        if kept and all(a is b and version == b._version for (a, version), b in zip(kept[0], buffers, strict=True)):
+        if kept and unchanged(kept[0], buffers):
             return kept[1]
         made = self._prepared(size, plain)
         if len(self._plans) >= 8:  # a stream of images of many sizes must not fill the memory
             self._plans.clear()
-        self._plans[key] = [(buffer, buffer._version) for buffer in buffers], made
+        self._plans[key] = marked(buffers), made
         return made
 
     def prepare_graph(self, size: tuple[int, ...]) -> None:

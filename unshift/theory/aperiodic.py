@@ -115,7 +115,8 @@ def _best_shifts(images: Tensor) -> Tensor:
     """
     size = images.shape[2:]
     axes = tuple(range(1, len(size) + 1))
-    lowest = (torch.finfo if images.is_floating_point() else torch.iinfo)(images.dtype).min
+    # Not finfo.min: a start that reads -inf would then lose to those that are out already.
+    lowest = -math.inf if images.is_floating_point() else torch.iinfo(images.dtype).min
     result = torch.ones(len(images), math.prod(size), dtype=torch.bool)
     todo, alive = torch.arange(len(images)), torch.ones(len(images), *size, dtype=torch.bool)
     for channel in range(images.shape[1]):
