@@ -174,6 +174,8 @@ class Polar(nn.Module):
         # As integers, which Module.half() leaves alone.
         bits = weight.repeat(1, 1, 4).flatten(1).view(torch.int64)
         self.register_buffer("weight_bits", bits, persistent=False)
+        # Kept: in the loop of a graph no constant can be made, and a Python float would be rounded to float32.
+        self._step_grains = torch.tensor([360 / angles * GRAIN], dtype=torch.float64)
         self.step = f"step of {360 / angles:g} degrees"
         self._kept: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
         self._weights(torch.float32)
@@ -221,7 +223,8 @@ class Polar(nn.Module):
         total = flat.index_select(2, self.index[0]) * weight[0]
         for corner in range(1, len(self.index)):
             total = total + flat.index_select(2, self.index[corner]) * weight[corner]
-        return total.unflatten(2, (-1, self.angles)).flatten(1, 2)[:, None]
+        canvas: Tensor = total.unflatten(2, (-1, self.angles)).flatten(1, 2)[:, None]
+        return canvas
 
     def _weights(self, kind: torch.dtype) -> Tensor:
         """Return the weights as floats: kept, because a graph cannot turn bits into numbers."""
@@ -273,7 +276,7 @@ class Polar(nn.Module):
             bend = before - 2 * top + after  # of integers: exact, and the same wherever the peak stands
             rest = rest + torch.where(bend < 0, (before - after) / (2 * bend), 0.0)
         # Rounded before whole quarters are added: what follows is then exact.
-        grains = (rest * torch.tensor(360 / self.angles * GRAIN, dtype=torch.float64)).round().to(torch.int64)
+        grains = (rest * self._step_grains.to(rest.device)).round().to(torch.int64)
         grains = grains + 90 * GRAIN * (step // quarter)
         return torch.where(grains >= 180 * GRAIN, grains - 360 * GRAIN, grains)
 
