@@ -9,6 +9,7 @@ zero-padded convolution, on strides and pooling, and on a float estimator with a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -194,9 +195,7 @@ def _by_proof(subject: Any, image: Tensor, moves: Any, batch_size: int, generato
     coordinates = subject.coordinates
     scores = subject.scores(coordinates.canvas(image))
     size = tuple(image.shape[2:])
-    still, _ = choose(
-        scores, lambda: coordinates.looks(image), lambda *found: coordinates.settle(image, scores, *found)
-    )
+    still = _chosen(coordinates, scores, lambda: image)
     numbers = torch.arange(scores.numel()).view_as(scores)
     probes = rows(moves, torch.randint(len(moves.shift), (4,), generator=generator))
     wrong = int(
@@ -211,13 +210,7 @@ def _by_proof(subject: Any, image: Tensor, moves: Any, batch_size: int, generato
     restored = None
     for some in _chunks(moves, batch_size):
         carried = _carried(coordinates, scores, some)
-        index, _ = choose(
-            carried,
-            lambda some=some: coordinates.looks(_moved(coordinates, image, some)),
-            lambda *found, some=some, carried=carried: coordinates.settle(  # type: ignore[misc]
-                _moved(coordinates, image, some), carried, *found
-            ),
-        )
+        index = _chosen(coordinates, carried, functools.partial(_moved, coordinates, image, some))
         # Which candidate of the image as it stood is the one that was chosen? It restores to the same array.
         before = _carried(coordinates, numbers, some).flatten(1).gather(1, index[:, None])[:, 0]
         for row in (before != still).nonzero().flatten().tolist():
@@ -227,6 +220,13 @@ def _by_proof(subject: Any, image: Tensor, moves: Any, batch_size: int, generato
             moved = _moved(coordinates, image, rows(some, slice(row, row + 1)))
             wrong += not torch.equal(ordered_bits(coordinates.undo(moved, own)), restored)
     return wrong
+
+
+def _chosen(coordinates: Any, scores: Tensor, images: Callable[[], Tensor]) -> Tensor:
+    """Return the candidates that are chosen; ``images`` is called only where something ties."""
+    return choose(
+        scores, lambda: coordinates.looks(images()), lambda *found: coordinates.settle(images(), scores, *found)
+    )[0]
 
 
 def _moved(coordinates: Any, image: Tensor, moves: Any) -> Tensor:

@@ -63,7 +63,7 @@ class Centre(nn.Module):
         for copy, inverse in zip(ranks.unflatten(1, (4, n * n)).unbind(1), self._turns._inverses(2), strict=True):
             # The copy undone by the turned shift is the turned candidate.
             at = inverse.of_shift(shifts) % n
-            value = copy.index_select(1, at[:, 0] * n + at[:, 1])
+            value: Tensor = copy.index_select(1, at[:, 0] * n + at[:, 1])
             order = value if order is None else torch.maximum(order, value)
         assert order is not None
         return order

@@ -73,7 +73,8 @@ class _Calibration:
     def __init__(self, net: IntegerEstimator, images: Tensor, sum_bits: int) -> None:
         self.net, self.images, self.sum_bits = net, images, sum_bits
         self.plain = float32_is_plain(images.device)
-        widest = max(max(layer.weight.shape[:2]) for layer in net.local)  # type: ignore[union-attr, arg-type]
+        layers: Any = net.local
+        widest = max(max(layer.weight.shape[:2]) for layer in layers)
         self.block = max(1, BLOCK // (math.prod(images.shape[2:]) * widest))
 
     def pixels(self) -> Tensor:
