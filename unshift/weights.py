@@ -249,7 +249,8 @@ def image_shape(restorer: Restorer | Chain, size: Sequence[int] | None = None) -
     first = restorer.stages[0]
     scorer, coordinates = first.scorer, first.coordinates
     assert isinstance(scorer, IntegerEstimator)
-    own = size or restorer.trained_on.get("size") or coordinates.image_size(scorer.size or scorer.calibrated)
+    positions = scorer.size or scorer.calibrated
+    own = size or restorer.trained_on.get("size") or (coordinates.image_size(positions) if positions else None)
     if own is None:
         return restorer.trained_on.get("channels", scorer.in_channels), None
     return coordinates.image_channels(scorer.in_channels, tuple(own)), tuple(own)
