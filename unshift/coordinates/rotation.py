@@ -6,8 +6,8 @@ adding 90 degrees to one, or taking them away, is exact, and cosines can come ou
 
 from __future__ import annotations
 
-import functools
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -62,18 +62,17 @@ def rotate_grains(images: Tensor, grains: Tensor, axis: int = 0) -> Tensor:
     quarters = torch.div(grains - rest, QUARTER, rounding_mode="floor") % 4
     if not is_traced():
         return rotate(images, grains.to(torch.float64) / GRAIN, axis=axis)
-    cos, sin = _tables()
-    return _rotate(images, quarters, rest != 0, cos[rest.abs()], sin[rest.abs()] * rest.sign(), axis)
+    return _rotate(images, quarters, rest != 0, COS[rest.abs()], SIN[rest.abs()] * rest.sign(), axis)
 
 
-@functools.cache
-def _tables() -> tuple[Tensor, Tensor]:
-    """Return cos and sin of all grains up to 45 degrees, by Python's own."""
-    radians = [math.radians(grains / GRAIN) for grains in range(QUARTER // 2 + 1)]
-    return tuple(torch.tensor([w(r) for r in radians], dtype=torch.float64) for w in (math.cos, math.sin))  # type: ignore[return-value]
+def _table(wave: Callable[[float], float]) -> Tensor:
+    """Return the values of all grains up to 45 degrees, by Python's own functions."""
+    values = [wave(math.radians(grains / GRAIN)) for grains in range(QUARTER // 2 + 1)]
+    return torch.tensor(values, dtype=torch.float64)
 
 
-_tables()  # made here, as numbers: inside a graph they would be operations of it
+# Made here, as numbers: a graph that is traced looks through any cache, and would make them in its loops, where it cannot.
+COS, SIN = _table(math.cos), _table(math.sin)
 
 
 def _rotate(images: Tensor, quarters: Tensor, interpolated: Tensor, cos: Tensor, sin: Tensor, axis: int) -> Tensor:
