@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -23,14 +24,16 @@ from safetensors.torch import save_file
 from samples import blobs
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
-from unshift.usable import shifted_copies
 
 import unshift
 from unshift import Restorer, ShiftEstimator, apply, fit, training
 from unshift.checkpoint import Checkpoint
+from unshift.coordinates import Canvas, Centre, Polar, Pose, Ring, Turns
 from unshift.evaluation import restoration_rates
+from unshift.training_images import shifted_copies
 
 ROOT = Path(unshift.__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +114,7 @@ def test_every_container_of_images_gives_the_same_weights(images):
 def test_signals_and_volumes(size):
     restorer = quick(blobs(20, 2, size), epochs=1)
     assert restorer(blobs(3, 2, size)).shape == (3, 2, *size)
-    assert restorer.metadata["size"] == list(size)
+    assert restorer.trained_on == {"size": list(size), "channels": 2, "range": restorer.trained_on["range"]}
 
 
 def test_the_images_are_not_changed(images):
@@ -267,8 +270,10 @@ def test_training_stops_early_and_keeps_the_best_epoch(images, monkeypatch):
 
 
 def test_the_metadata_tell_how_it_was_made(images):
-    found = quick(images, data_name="dots", seed=2, validation=10).metadata
+    restorer = quick(images, data_name="dots", seed=2, validation=10)
+    found = restorer.metadata
     assert json.loads(json.dumps(found)) == found
+    assert (restorer.trained_on["size"], restorer.trained_on["channels"]) == ([12, 12], 1)
     wanted = {
         **{"preset": "paper", "data": "dots", "size": [12, 12], "train_images": 50, "epochs": 3, "epochs_run": 3},
         **{"batch_size": 16, "learning_rate": training.RECIPES["paper"]["learning_rate"], "patience": 5, "seed": 2},
@@ -289,9 +294,188 @@ def test_guessing_is_warned_of(images):
         quick(images, learning_rate=1e-9, batch_size=1)
 
 
-def test_the_bar_shows_only_on_a_terminal(images, capfd):
-    quick(images, progress=True)
+# --- what it tells meanwhile --------------------------------------------------------------------------
+
+
+def test_where_there_is_no_terminal_every_epoch_is_a_line(images, capfd):
+    restorer = quick(images, progress=True)
+    out, errors = capfd.readouterr()
+    assert out == ""
+    assert "\r" not in errors
+    lines = errors.splitlines()
+    for number, epoch in enumerate(restorer.metadata["history"], 1):
+        (line,) = [line for line in lines if f"epoch {number}:" in line]
+        assert re.fullmatch(
+            rf"fit paper: {4 * number}/12 batches, \d+ s(, about \d+ s left)?; "
+            rf"epoch {number}: loss {epoch['loss']:.3f}, held out {100 * epoch['exact']:.1f}% exact",
+            line,
+        )
+    assert lines[-1].startswith("fit: ")
+
+
+def test_lines_reach_a_file_while_the_work_goes_on(images, tmp_path):
+    """As in a job's log: what was told before a kill is in the file."""
+    code = (
+        "import sys, os, torch, unshift\n"
+        f"sys.path.insert(0, {str(ROOT / 'tests')!r})\n"
+        "from samples import blobs\n"
+        "def die(images, generator, seen=[]):\n"
+        "    seen.append(1)\n"
+        "    if len(seen) == 10: os._exit(9)\n"
+        "    return images\n"
+        "unshift.fit(blobs(60, 1, (12, 12)), epochs=3, batch_size=16, augment=[die])\n"
+    )
+    with (tmp_path / "log").open("w") as log:
+        run = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, stdout=log, stderr=log, check=False)
+    assert run.returncode == 9
+    assert [line.split(";")[1][:9] for line in (tmp_path / "log").read_text().splitlines()] == [
+        " epoch 1:",
+        " epoch 2:",
+    ]
+
+
+def test_nothing_is_told_when_told_so(images, capfd):
+    quick(images, progress=False)
     assert capfd.readouterr() == ("", "")
+
+
+# --- other coordinates --------------------------------------------------------------------------------
+
+KINDS = {
+    "margin": (Canvas(1, 0.25), 1, (8, 8), "paper"),
+    "ring": (Ring(), 1, (3, 12), "paper"),
+    "mirror": (Turns("mirror"), 1, (7, 9), "seam"),
+    "half": (Turns("half"), 1, (7, 9), "paper"),
+    "quarter": (Turns("quarter"), 2, (9, 9), "dense"),
+    "flips": (Turns("flips"), 1, (9, 9), "paper"),
+    "strand": (Turns("strand"), 4, (14,), "paper"),
+    "cube": (Turns("cube"), 1, (4, 4, 4), "paper"),
+    "centre, corners": (Centre(), 1, (10, 10), "paper"),
+    "centre, pixels": (Centre(), 1, (9, 9), "dense"),
+    "polar": (Polar(12, angles=8, radii=4), 1, (12, 12), "dense"),
+    "smaller canvases": (Polar(12, angles=4, radii=2), 1, (12, 12), "paper"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_coordinates_is_learnt_and_exact(kind):
+    coordinates, channels, size, preset = KINDS[kind]
+    images = blobs(40, channels, size) + 0.01 * torch.rand(40, channels, *size)
+    restorer = quick(images, preset, coordinates=coordinates, epochs=2)
+    assert restorer.trained_on["size"] == list(size)
+    assert restorer.trained_on["channels"] == channels
+    assert restorer.metadata["coordinates"] == coordinates.describe()
+    low, high = restorer.trained_on["range"]
+    assert 0 <= low < high <= 0.6
+    assert unshift.verify(restorer, images[:2], brute_force=True).exact
+    assert_same(quick(images, preset, coordinates=coordinates, epochs=2), restorer)
+
+
+def test_turns_are_learnt():
+    """Upright letters, turned at random: most are turned back, by chance a quarter were."""
+    torch.manual_seed(1)
+    shape = torch.zeros(10, 10)
+    shape[2:8, 3], shape[2, 3:7], shape[4, 3:6] = 1, 1, 1  # an F
+    letters = (shape + 0.3 * torch.rand(120, 1, 10, 10)).clamp(0, 1)
+    restorer = fit(letters, "dense", coordinates=Turns("quarter"), epochs=12, batch_size=8, progress=False)
+    pose = restorer.coordinates.draw((10, 10), 120, None, torch.Generator().manual_seed(0))
+    found = restorer.estimate(restorer.coordinates.move(letters, pose))
+    assert ((found.turn == pose.turn) & (found.shift == pose.shift % 10).all(1)).float().mean() > 0.9
+
+
+# --- augmentations and averages -----------------------------------------------------------------------
+
+
+def moved_for_real(images, generator):
+    """A move that an augmentation does itself: the target is then its pose."""
+    pose = Pose(torch.randint(12, (len(images), 2), generator=generator))
+    return apply(images, pose.shift), pose
+
+
+def brightened(images, generator):
+    return images * (0.5 + torch.rand(len(images), 1, 1, 1, generator=generator))
+
+
+def test_augmentations_follow_from_the_seed(images):
+    first = quick(images, augment=["mirror", brightened])
+    assert first.metadata["augment"] == ["mirror", "brightened"]
+    assert_same(quick(images, augment=["mirror", brightened]), first)
+    assert differs(quick(images, augment=["mirror", brightened], seed=1), first)
+    assert differs(quick(images, augment=["mirror"]), first)
+    assert differs(quick(images), first)
+
+
+def test_a_move_done_for_real_is_the_same_example(images):
+    """Equivariance: whether the images are moved and the target with them, or neither, the losses are the same."""
+    still, moved = quick(images, "dense"), quick(images, "dense", augment=[moved_for_real])
+    for one, other in zip(still.metadata["history"], moved.metadata["history"], strict=True):
+        assert one["loss"] == pytest.approx(other["loss"], abs=1e-3)
+    blind = quick(images, "dense", augment=[lambda images, generator: moved_for_real(images, generator)[0]])
+    assert blind.metadata["history"][-1]["loss"] > still.metadata["history"][-1]["loss"]  # the pose is what tells
+
+
+def test_rotations_by_any_angle_are_learnt_from(images):
+    polar = Polar(12, angles=8, radii=4)
+
+    def turned(images, generator):
+        pose = polar.draw((12, 12), len(images), None, generator)
+        return polar.move(images, pose), pose
+
+    restorer = quick(images, "dense", coordinates=polar, augment=[turned])
+    assert unshift.verify(restorer, images[:3], brute_force=True).exact
+
+
+@pytest.mark.parametrize(
+    ("augment", "message"),
+    [
+        (["upside-down"], "no augmentation named 'upside-down'; there are mirror, windows, or give a function"),
+        ([moved_for_real, lambda *args: moved_for_real(*args)], "only one augmentation may move the images"),
+    ],
+)
+def test_augmentations_that_make_no_sense(images, augment, message):
+    with pytest.raises(ValueError, match=message):
+        quick(images, augment=augment)
+
+
+def test_an_average_of_the_weights_is_used_and_saved(images):
+    plain, averaged = quick(images, "dense", epochs=6), quick(images, "dense", epochs=6, average=0.5)
+    assert averaged.metadata["average"] == 0.5
+    assert plain.metadata["average"] is None
+    assert differs(averaged, plain)
+    # The same steps were taken: only what was kept of them differs.
+    for one, other in zip(averaged.metadata["history"], plain.metadata["history"], strict=True):
+        assert one["loss"] == other["loss"]
+    assert averaged.metadata["history"] != plain.metadata["history"]
+    assert_same(quick(images, "dense", epochs=6, average=0.5), averaged)
+
+
+@pytest.mark.parametrize("average", [0.0, 1.0, -0.5, 2, float("nan")])
+def test_an_average_that_is_none_is_refused(images, average):
+    with pytest.raises(ValueError, match="average must lie between 0 and 1, as 0.999, got"):
+        quick(images, average=average)
+
+
+# --- memory -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss counts otherwise elsewhere")
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["quantise", "fit"])
+def test_photos_take_bounded_memory(what):
+    """200 photos of 3 x 96 x 96: all maps of a layer at once would take gigabytes."""
+    code = {
+        "quantise": "unshift.quantise(unshift.ShiftEstimator.preset('seam', 3, (96, 96)), images)",
+        "fit": "unshift.fit(images, 'seam', epochs=1, batch_size=8, validation=40, progress=False)",
+    }[what]
+    source = (
+        "import resource, torch, unshift\n"
+        "torch.set_num_threads(1)\n"
+        "images = torch.rand(200, 3, 96, 96)\n"
+        f"{code}\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    )
+    run = subprocess.run([sys.executable, "-c", source], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert int(run.stdout) < 600
 
 
 # --- checkpoints --------------------------------------------------------------------------------------
@@ -319,10 +503,19 @@ class Mortal(Checkpoint):
             raise Killed
 
 
-@pytest.mark.parametrize("preset", ["paper", "seam"])
+HOW = {
+    "paper": {},
+    "seam": {"preset": "seam"},
+    "average": {"preset": "dense", "average": 0.5},
+    "augmented": {"augment": ["mirror", moved_for_real], "average": 0.9},
+}
+
+
+@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("in_save", [False, True])
-def test_a_run_stopped_at_any_save_goes_on_to_the_same_weights(images, preset, in_save, tmp_path, monkeypatch):
-    wanted = quick(images, preset, epochs=2)  # 4 steps an epoch: 8 saves
+def test_a_run_stopped_at_any_save_goes_on_to_the_same_weights(images, how, in_save, tmp_path, monkeypatch):
+    options = {"epochs": 2, **HOW[how]}
+    wanted = quick(images, **options)  # 4 steps an epoch: 8 saves
     path = tmp_path / "state"
     for life in range(1, 9):
         with monkeypatch.context() as patch:
@@ -330,9 +523,9 @@ def test_a_run_stopped_at_any_save_goes_on_to_the_same_weights(images, preset, i
             patch.setattr(Mortal, "life", life)
             patch.setattr(Mortal, "in_save", in_save)
             with pytest.raises(Killed):
-                quick(images, preset, epochs=2, checkpoint=path)
+                quick(images, **options, checkpoint=path)
         assert path.exists() == (life > 1 or not in_save)
-        assert_same(quick(images, preset, epochs=2, checkpoint=path, resume=True), wanted)
+        assert_same(quick(images, **options, checkpoint=path, resume=True), wanted)
         assert not path.exists()
 
 
@@ -398,6 +591,9 @@ def test_to_resume_without_a_checkpoint_is_to_start(images, tmp_path):
         ({"data_name": "other"}, "data"),
         ({"validation": 9}, "train_images"),
         ({"preset": "dense"}, "learning_rate, network, preset"),
+        ({"average": 0.9}, "average"),
+        ({"augment": ["mirror"]}, "augment"),
+        ({"coordinates": Turns("half")}, "coordinates"),
     ],
 )
 def test_a_checkpoint_of_another_run_is_refused(images, changes, named, tmp_path, monkeypatch):
@@ -428,17 +624,17 @@ def test_a_damaged_checkpoint_is_refused_by_name(images, damage, tmp_path, monke
         quick(images, checkpoint=path, resume=True)
 
 
-@pytest.mark.parametrize("part", ["weights.", "best.", "optimizer."])
+@pytest.mark.parametrize("part", ["weights.", "best.", "optimizer.", "averaged."])
 def test_a_checkpoint_without_a_part_of_its_state_is_refused(images, part, tmp_path, monkeypatch):
     """Above all the optimiser's moments: without them the run would go on, to other weights."""
     path = tmp_path / "state"
-    stopped(images, path, monkeypatch)
+    stopped(images, path, monkeypatch, average=0.9)
     with safe_open(str(path), framework="pt") as file:
         kept = {name: file.get_tensor(name) for name in file.keys() if not name.startswith(part)}  # noqa: SIM118
         save_file(kept, tmp_path / "less", file.metadata())
     (tmp_path / "less").replace(path)
     with pytest.raises(ValueError, match=r"state: not a readable checkpoint .*; delete it to start anew"):
-        quick(images, checkpoint=path, resume=True)
+        quick(images, checkpoint=path, resume=True, average=0.9)
 
 
 # --- killed, really -----------------------------------------------------------------------------------
@@ -463,7 +659,6 @@ for line in sys.stdin:
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 
 
 def assert_all_files_load(folder: Path) -> None:
@@ -535,13 +730,13 @@ def test_twenty_kills_at_random_moments_and_the_same_weights(tmp_path, threads):
 
 
 def test_windows_leave_room_for_the_kernel():
-    restorer = unshift.fit(torch.rand(40, 1, 9, 9), windows=True, epochs=2, batch_size=4, progress=False)
-    assert restorer.metadata["windows"]
+    restorer = unshift.fit(torch.rand(40, 1, 9, 9), augment=["windows"], epochs=2, batch_size=4, progress=False)
+    assert restorer.metadata["augment"] == ["windows"]
 
 
 def test_windows_are_not_for_nets_of_one_size():
-    with pytest.raises(ValueError, match="this one takes one size"):
-        unshift.fit(torch.rand(40, 1, 9, 9), "dense", windows=True)
+    with pytest.raises(ValueError, match=r"nets that take images of any size; this one takes \(9, 9\)"):
+        unshift.fit(torch.rand(40, 1, 9, 9), "dense", augment=["windows"])
 
 
 @pytest.mark.parametrize("validation", [-0.5, 0.0, 1.0, float("nan"), float("inf")])

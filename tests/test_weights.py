@@ -345,7 +345,7 @@ def test_a_wrong_description_is_refused(header, file, tmp_path):
 
 def test_two_stages_that_read_the_same_are_refused(file, tmp_path):
     header, tensors = raw(file)
-    twice = {**tensors, **{f"1.{name.removeprefix('0.')}": tensor for name, tensor in tensors.items()}}
+    twice = {**tensors, **{f"1.{name.removeprefix('0.')}": tensor.clone() for name, tensor in tensors.items()}}
     write(tmp_path / "x.safetensors", {**header, "stages": header["stages"] * 2}, twice)
     with pytest.raises(ValueError, match=r"x\.safetensors: .*each of which reads another part of the pose"):
         load(tmp_path / "x.safetensors")

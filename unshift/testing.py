@@ -194,9 +194,7 @@ def _by_proof(subject: Any, image: Tensor, moves: Any, batch_size: int, generato
     coordinates = subject.coordinates
     scores = subject.scores(coordinates.canvas(image))
     size = tuple(image.shape[2:])
-    still, _ = choose(
-        scores, lambda: coordinates.looks(image), lambda *found: coordinates.settle(image, scores, *found)
-    )
+    still = _chosen(coordinates, scores, image)
     probes = rows(moves, torch.randint(len(moves.shift), (4,), generator=generator))
     wrong = int(
         (
@@ -210,14 +208,17 @@ def _by_proof(subject: Any, image: Tensor, moves: Any, batch_size: int, generato
     restored = ordered_bits(coordinates.undo(image, coordinates.pose(still, scores, size)))
     for some in _chunks(moves, batch_size):
         moved, carried = _moved(coordinates, image, some), _carried(coordinates, scores, some)
-        index, _ = choose(
-            carried,
-            lambda moved=moved: coordinates.looks(moved),  # type: ignore[misc]
-            lambda *found, moved=moved, carried=carried: coordinates.settle(moved, carried, *found),  # type: ignore[misc]
-        )
+        index = _chosen(coordinates, carried, moved)
         undone = ordered_bits(coordinates.undo(moved, coordinates.pose(index, carried, size)))
         wrong += int((undone != restored).flatten(1).any(1).sum())
     return wrong
+
+
+def _chosen(coordinates: Any, scores: Tensor, images: Tensor) -> Tensor:
+    """Return the candidates that are chosen."""
+    return choose(scores, lambda: coordinates.looks(images), lambda *found: coordinates.settle(images, scores, *found))[
+        0
+    ]
 
 
 def _moved(coordinates: Any, image: Tensor, moves: Any) -> Tensor:

@@ -50,7 +50,11 @@ def _parts(images: Any) -> Iterator[Tensor]:
     elif isinstance(images, DataLoader):
         parts = (image_of(batch) for batch in images)
     elif isinstance(images, Dataset) or hasattr(images, "__getitem__"):
-        parts = (_stacked([image_of(images[i]) for i in rows.tolist()]) for rows in torch.arange(len(images)).split(64))
+        parts = (
+            _stacked([image_of(images[i]) for i in rows.tolist()])
+            for rows in torch.arange(len(images)).split(64)
+            if len(rows)
+        )
     else:
         raise ValueError(f"images must be a tensor, an array, a Dataset or a DataLoader, got {type(images).__name__}")
     for part in parts:

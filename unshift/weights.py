@@ -250,8 +250,8 @@ def image_shape(restorer: Restorer | Chain, size: Sequence[int] | None = None) -
     scorer, coordinates = first.scorer, first.coordinates
     assert isinstance(scorer, IntegerEstimator)
     # A net of one size decides: on a margin, its images are smaller than those it was trained on.
-    sizes = (size, coordinates.image_size(scorer.size or ()), restorer.trained_on.get("size"))
-    own = next((found for found in sizes if found), None) or coordinates.image_size(scorer.calibrated or ()) or None
+    sizes = (size, coordinates.image_size(scorer.size), restorer.trained_on.get("size"))
+    own = next((found for found in sizes if found), None) or coordinates.image_size(scorer.calibrated)
     if own is None:
         return restorer.trained_on.get("channels", scorer.in_channels), None
     return coordinates.image_channels(scorer.in_channels, tuple(own)), tuple(own)

@@ -224,7 +224,8 @@ class Polar(nn.Module):
         total = flat.index_select(2, self.index[0]) * weight[0]
         for corner in range(1, len(self.index)):
             total = total + flat.index_select(2, self.index[corner]) * weight[corner]
-        return total.unflatten(2, (-1, self.angles)).flatten(1, 2)[:, None]
+        canvas: Tensor = total.unflatten(2, (-1, self.angles)).flatten(1, 2)[:, None]
+        return canvas
 
     def _weights(self, kind: torch.dtype) -> Tensor:
         """Return the weights as floats: kept, because a graph cannot turn bits into numbers."""
@@ -276,7 +277,7 @@ class Polar(nn.Module):
             bend = before - 2 * top + after  # of integers: exact, and the same wherever the peak stands
             rest = rest + torch.where(bend < 0, (before - after) / (2 * bend), 0.0)
         # Rounded before whole quarters are added: what follows is then exact.
-        grains = (rest * self._grains_a_step).round().to(torch.int64)
+        grains = (rest * self._grains_a_step.to(rest.device)).round().to(torch.int64)
         grains = grains + 90 * GRAIN * (step // quarter)
         return torch.where(grains >= 180 * GRAIN, grains - 360 * GRAIN, grains)
 

@@ -74,7 +74,8 @@ class _Calibration:
         self.net, self.images, self.sum_bits = net, images, sum_bits
         self.plain = float32_is_plain(images.device)
         self._made: dict[Any, Any] = {}
-        widest = max(max(layer.weight.shape[:2]) for layer in net.local)  # type: ignore[union-attr, arg-type]
+        layers: Any = net.local
+        widest = max(max(layer.weight.shape[:2]) for layer in layers)
         self.block = max(1, BLOCK // (math.prod(images.shape[2:]) * widest))
 
     def _ready(self, layer: Any, values: Tensor) -> Any:

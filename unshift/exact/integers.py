@@ -172,7 +172,7 @@ class IntegerEstimator(nn.Module):
         # The two real numbers of the net, kept as the bits of a float64: integers again.
         self.register_buffer("pixel_scale_bits", bits_of(1.0))
         self.register_buffer("score_unit_bits", bits_of(1.0))
-        shapes = [tuple(layer.weight.shape) for layer in self.local]  # type: ignore[arg-type, union-attr]
+        shapes = [tuple(layer.weight.shape) for layer in self.local]  # type: ignore[arg-type]
         self._widest = max(in_and_out for shape in shapes for in_and_out in shape[:2])
         self._margins = [[(k // 2, k - 1 - k // 2) for k in shape[2:]] for shape in shapes]
         self._scalars: tuple[Any, float, float] | None = None

@@ -12,7 +12,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from unshift import Restorer, apply
+from unshift import Chain, Restorer, apply
 from unshift.evaluation import accuracy, accuracy_over_scopes, random_shifts, restoration_rates
 from unshift.experiments import plots
 from unshift.experiments.cases import LoadedCase, Remembering
@@ -57,7 +57,7 @@ def measure(case: LoadedCase, scopes: list[int], batch_size: int = 200) -> Resul
 
 
 def _all(
-    case: LoadedCase, classifier: Remembering, restorer: Restorer, scopes: list[int], batch_size: int
+    case: LoadedCase, classifier: Remembering, restorer: Restorer | Chain, scopes: list[int], batch_size: int
 ) -> dict[str, Any]:
     """Return the accuracy over the whole test set: bare where the images are, restored at every scope and seed."""
     images, labels = case.images, case.labels

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from unshift import Restorer, apply
+from unshift import Chain, Restorer, apply
 from unshift.evaluation import predict
 from unshift.experiments import plots
 from unshift.experiments.accuracy_table import training
@@ -48,7 +48,7 @@ def _measure(case: LoadedCase, reach: int = 3, restored_images: int = 1000) -> R
     }
 
 
-def _restored(restorer: Restorer, images: torch.Tensor) -> torch.Tensor:
+def _restored(restorer: Restorer | Chain, images: torch.Tensor) -> torch.Tensor:
     return torch.cat([restorer(batch) for batch in images.split(256)])  # all at once would take gigabytes
 
 

@@ -62,7 +62,7 @@ def load(options: Options) -> RotatedDigits:
         some = enlarge(upright.images[: 300 if quick else 6000])
         changes: dict[str, Any] = {"epochs": 1} if quick else {}
         changes |= {"data_name": "mnist-10k", "progress": options.progress}
-        restorers = {
+        restorers: dict[str, Restorer | Chain] = {
             preset: unshift.fit(some, preset, coordinates=Polar.preset(preset, (SIZE, SIZE)), **changes)
             for preset in ("dense", "paper")
         }

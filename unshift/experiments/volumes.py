@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import unshift
-from unshift import apply
+from unshift import Chain, Restorer, apply
 from unshift.data import dataset
 from unshift.evaluation import predict, random_shifts
 from unshift.experiments import plots
@@ -33,7 +33,8 @@ def _load(options: Options) -> LoadedCase:
     if options.train:
         some = dataset("mnist3d", "train").images[: 64 if options.quick else None]
         epochs: dict[str, Any] = {"epochs": 1} if options.quick else {}
-        restorers = {"paper": unshift.fit(some, "paper", data_name="mnist3d", progress=options.progress, **epochs)}
+        fitted = unshift.fit(some, "paper", data_name="mnist3d", progress=options.progress, **epochs)
+        restorers: dict[str, Restorer | Chain] = {"paper": fitted}
     else:
         restorers = {"mnist3d": unshift.load("mnist3d")}
     classifier: Any = shipped()["voxels3d-mnist3d"]()
