@@ -57,7 +57,7 @@ def _adam(parameter: Tensor, gradient: Tensor, state: dict[str, Tensor], group: 
 def orthogonal(matrix: Tensor) -> Tensor:
     """Bring all singular values of ``matrix`` near 1: five Newton-Schulz steps with Jordan's coefficients."""
     tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.mT if tall else matrix
+    x: Tensor = matrix.mT if tall else matrix
     x = x / (x.norm() + 1e-7)
     for _ in range(5):
         square = x @ x.mT

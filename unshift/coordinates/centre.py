@@ -58,7 +58,7 @@ class Centre(nn.Module):
         return self._turns.canvas(images)
 
     def settle(self, images: Tensor, scores: Tensor, ranks: Tensor, best: Tensor, tied: Tensor) -> Tensor:
-        """See :class:`Coordinates`. A candidate counts as the largest of its four quarter turns, and only then as itself.
+        """See :class:`Coordinates`. A candidate counts as the largest of its four quarter turns, then as itself.
 
         Candidates that are quarter turns of each other are told apart by what they are: by their index, a shift would
         show. Which of them wins may depend on how the image stands; what undoes the turn after that does not see it.
@@ -70,7 +70,7 @@ class Centre(nn.Module):
             # The copy undone by the turned shift is the turned candidate.
             at = inverse.of_shift(shifts) % n
             values.append(copy.index_select(1, at[:, 0] * n + at[:, 1]))
-        largest = functools.reduce(torch.maximum, values)
+        largest: Tensor = functools.reduce(torch.maximum, values)
         return largest * ranks.shape[1] + values[0]
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:

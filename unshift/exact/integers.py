@@ -34,7 +34,7 @@ IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def marked(buffers: Sequence[Tensor]) -> list[tuple[Tensor, Any]]:
-    """Remember how buffers are: the tensors themselves, so that no other can stand at their address, and their versions.
+    """Remember how buffers are: the tensors, so that no other can stand at their address, and their versions.
 
     Tensors made in inference mode do not count the changes made to them: of these, what they hold is remembered.
     """
@@ -285,7 +285,8 @@ class IntegerEstimator(nn.Module):
         if is_traced():
             return (images,)
         room = plan.room * torch.get_num_threads()
-        return images.split(max(1, room // (math.prod(images.shape[2:]) * self._widest)))
+        parts: tuple[Tensor, ...] = images.split(max(1, room // (math.prod(images.shape[2:]) * self._widest)))
+        return parts
 
     def _features(self, images: Tensor, plan: Plan) -> Iterable[Tensor]:
         """Run the local layers, in strips where the image is large; yield the features of each strip, from the top."""

@@ -26,6 +26,8 @@ __all__ = ["RECIPES", "make"]
 
 DIGITS = {"resize": [32, 32]}
 LARGE = {"resize": [224, 224]}
+TORCH_SEED = 67280421310721
+"""What PyTorch's own generator starts from."""
 MASS = 0.57
 """MNIST centres digits by mass, and at 32x32 that lies this many pixels below and right of the image's middle."""
 
@@ -66,12 +68,18 @@ def bend(
     return F.grid_sample(to_float(images), grid, align_corners=False)
 
 
-def other_hands(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Bend half of the batches a little, as if another hand had written the digits."""
+def jiggle(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Turn, shear and scale half of the batches a little, as if another hand had written the digits."""
     if float(torch.rand(1, generator=generator)) < 0.5:
-        return to_float(images)
-    degrees = (2 * torch.rand(len(images), generator=generator) - 1) * 8
-    return bend(images, generator, degrees=degrees, shear=0.1, scale=0.08)
+        return images
+
+    def draw(most: float) -> Tensor:
+        return (2 * torch.rand(len(images), generator=generator) - 1) * most
+
+    angle, shear, scale = draw(math.radians(8)), draw(0.1), 1 + draw(0.08)
+    rows = torch.stack([angle.cos(), shear - angle.sin(), angle.sin(), angle.cos()], 1).view(-1, 2, 2)
+    affine = F.pad(rows / scale.view(-1, 1, 1), (0, 1))
+    return F.grid_sample(images, F.affine_grid(affine, list(images.shape), align_corners=False), align_corners=False)
 
 
 def any_angle(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -141,7 +149,8 @@ RECIPES: dict[str, list[dict[str, Any]]] = {
             "batch_size": 64,
             "learning_rate": 0.003,
             "average": 0.998,
-            "augment": [other_hands],
+            "augment": [jiggle],
+            "weights_seed": TORCH_SEED,
         }
     ],
     "mnist-pose": [
@@ -213,11 +222,11 @@ def _fit(recipe: dict[str, Any], **options: Any) -> unshift.Restorer:
     recipe = {**recipe, "drop_unusable": True, "data_name": recipe["data"], **options}
     raw, preparation = dataset(recipe.pop("data"), "train").images, recipe.pop("preparation")
     coordinates = recipe.pop("coordinates", lambda: None)()
-    network = recipe.pop("network", None)
-    seed = recipe.get("seed", 0)
+    network, seed = recipe.pop("network", None), recipe.get("seed", 0)
+    weights_seed = recipe.pop("weights_seed", seed)
     if network is not None:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(weights_seed)
             canvas = coordinates.canvas(prepare(raw[:1], preparation))
             recipe["preset"] = unshift.ShiftEstimator(canvas.shape[2], **network)
     if recipe.pop("hide_lattice", False):
