@@ -57,7 +57,7 @@ class Centre(nn.Module):
         return self._turns.canvas(images)
 
     def settle(self, images: Tensor, scores: Tensor, ranks: Tensor, best: Tensor, tied: Tensor) -> Tensor:
-        """See :class:`Coordinates`. A candidate counts as the largest of its four quarter turns, and only then as itself.
+        """See :class:`Coordinates`. A candidate counts as the largest of its quarter turns, and only then as itself.
 
         Candidates that are quarter turns of each other are told apart by what they are: by their index, a shift would
         show. Which of them wins may depend on how the image stands; what undoes the turn after that does not see it.

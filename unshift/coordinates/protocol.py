@@ -123,7 +123,7 @@ class Coordinates(Protocol):
         """Return how many channels images of ``size`` have whose canvases have ``channels``."""
 
     def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        """Return the size of images whose canvases have these positions (None: any); None where that does not follow."""
+        """Return the size of images whose canvases have these positions (None: any); None where it does not follow."""
 
     def describe(self) -> dict[str, Any]:
         """Return plain data, ``{"kind": ..., **arguments}``, for the weights file."""

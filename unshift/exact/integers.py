@@ -30,7 +30,7 @@ IN_PLACE = {"relu": Tensor.relu_, "abs": Tensor.abs_, "none": lambda sums: sums}
 
 
 def marked(buffers: Sequence[Tensor]) -> list[tuple[Tensor, Any]]:
-    """Remember how buffers are: the tensors themselves, so that no other can stand at their address, and their versions.
+    """Remember buffers: the tensors themselves, so that no other can stand at their address, and their versions.
 
     Tensors made in inference mode do not count the changes made to them: of these, what they hold is remembered.
     """
