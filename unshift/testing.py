@@ -213,7 +213,7 @@ def _by_proof(subject: Any, image: Tensor, moves: Any, batch_size: int, generato
         index, _ = choose(
             carried,
             lambda moved=moved: coordinates.looks(moved),  # type: ignore[misc]
-            lambda *found, moved=moved, carried=carried: coordinates.settle(moved, carried, *found),  # type: ignore[misc]
+            lambda *found, moved=moved, carried=carried: coordinates.settle(moved, carried, *found),
         )
         undone = ordered_bits(coordinates.undo(moved, coordinates.pose(index, carried, size)))
         wrong += int((undone != restored).flatten(1).any(1).sum())

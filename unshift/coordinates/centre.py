@@ -69,7 +69,7 @@ class Centre(nn.Module):
             # The copy undone by the turned shift is the turned candidate.
             at = inverse.of_shift(shifts) % n
             values.append(copy.index_select(1, at[:, 0] * n + at[:, 1]))
-        largest = functools.reduce(torch.maximum, values)
+        largest: Tensor = functools.reduce(torch.maximum, values)
         return largest * ranks.shape[1] + values[0]
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
