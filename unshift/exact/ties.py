@@ -112,9 +112,10 @@ def rank_restored(looks: Tensor, tied: Tensor) -> Tensor:
 
     def extended(ranks: Tensor, shown: Tensor, stage: Tensor) -> Tensor:
         """Take one more channel, or one more block, of some images into their ranks."""
-        channel = shown.index_select(1, stage.clamp(max=channels - 1))[:, 0]
-        follows = ranks.index_select(1, ahead.index_select(0, (stage - channels).clamp(min=0))[0])
-        second = torch.where(stage < channels, _rank(restored_keys(channel)), follows)
+        second = ranks.index_select(1, ahead.index_select(0, (stage - channels).clamp(min=0))[0])
+        if is_traced() or int(stage) < channels:  # a graph does both and picks one
+            channel = shown.index_select(1, stage.clamp(max=channels - 1))[:, 0]
+            second = torch.where(stage < channels, _rank(restored_keys(channel)), second)
         return _rank(ranks * positions + second)
 
     ranks = torch.zeros_like(pixels[:, 0], dtype=torch.int64)
@@ -149,7 +150,7 @@ def _blocks_ahead(copies: int, size: Sequence[int]) -> Tensor:
         for axis, n in reversed(list(enumerate(size)))
         for k in range((n - 1).bit_length())
     ]
-    return torch.stack([*steps, places.flatten()])  # never empty: a step by 0 does nothing
+    return torch.stack(steps or [places.flatten()])  # never empty: a step by 0 does nothing
 
 
 def _rank(keys: Tensor) -> Tensor:
