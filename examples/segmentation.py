@@ -31,8 +31,9 @@ if __name__ == "__main__":
 
     images, masks, shift = images[4000:], masks[4000:], torch.randint(-12, 13, (300, 2))  # new ones
     moved, truth = unshift.apply(images, shift), unshift.apply(masks, shift)
-    wrapped = (lambda x, restorer=unshift.load("mnist"): segment(net, restorer, x))
-    for name, model in {"alone": lambda x: net(x).argmax(1, keepdim=True), "wrapped": wrapped}.items():
+    restorer = unshift.load("mnist")
+    alone, wrapped = (lambda x: net(x).argmax(1, keepdim=True)), (lambda x: segment(net, restorer, x))
+    for name, model in {"alone": alone, "wrapped": wrapped}.items():
         right = (model(moved) == truth)[truth < 10].float().mean()
         same = torch.equal(model(moved), unshift.apply(model(images), shift))
         print(f"{name:8} {right:6.1%} of the pixels of shifted digits right; the masks moved along, to the bit: {same}")

@@ -24,13 +24,13 @@ from safetensors.torch import save_file
 from samples import blobs
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
-from unshift.training_images import shifted_copies
 
 import unshift
 from unshift import Restorer, ShiftEstimator, apply, fit, training
 from unshift.checkpoint import Checkpoint
 from unshift.coordinates import Canvas, Centre, Polar, Pose, Ring, Turns
 from unshift.evaluation import restoration_rates
+from unshift.training_images import shifted_copies
 
 ROOT = Path(unshift.__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
@@ -328,7 +328,10 @@ def test_lines_reach_a_file_while_the_work_goes_on(images, tmp_path):
     with (tmp_path / "log").open("w") as log:
         run = subprocess.run([sys.executable, "-c", code], env=ENVIRONMENT, stdout=log, stderr=log, check=False)
     assert run.returncode == 9
-    assert [line.split(";")[1][:9] for line in (tmp_path / "log").read_text().splitlines()] == [" epoch 1:", " epoch 2:"]
+    assert [line.split(";")[1][:9] for line in (tmp_path / "log").read_text().splitlines()] == [
+        " epoch 1:",
+        " epoch 2:",
+    ]
 
 
 def test_nothing_is_told_when_told_so(images, capfd):
@@ -448,7 +451,7 @@ def test_an_average_of_the_weights_is_used_and_saved(images):
 
 @pytest.mark.parametrize("average", [0.0, 1.0, -0.5, 2, float("nan")])
 def test_an_average_that_is_none_is_refused(images, average):
-    with pytest.raises(ValueError, match="average must lie between 0 and 1, as 0.999, got"):
+    with pytest.raises(ValueError, match=r"average must lie between 0 and 1, as 0\.999, got"):
         quick(images, average=average)
 
 

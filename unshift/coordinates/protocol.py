@@ -82,7 +82,7 @@ class Coordinates(Protocol):
         """Turn ``ranks`` of the looks into an order among candidates; most often it is that already."""
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
-        """Return the pose that candidates ``index`` ``(batch,)`` stand for in images of ``size``; scores may refine it."""
+        """Return the pose that candidates ``index`` ``(batch,)`` of images of ``size`` stand for, refined by scores."""
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """Return the candidates that stand for ``pose``, the inverse of :meth:`pose`: the targets of training."""

@@ -71,7 +71,7 @@ def _table(wave: Callable[[float], float]) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-# Made here, as numbers: a graph that is traced looks through any cache, and would make them in its loops, where it cannot.
+# Made here, as numbers: tracing looks through any cache, and would make them in the loops of a graph, where it cannot.
 COS, SIN = _table(math.cos), _table(math.sin)
 
 
