@@ -1,4 +1,4 @@
-"""unshift.graph: ONNX Runtime, torch.export and torch.compile say what PyTorch says, to the last bit."""
+"""unshift.exporting: ONNX Runtime, torch.export and torch.compile say what PyTorch says, to the last bit."""
 
 from __future__ import annotations
 
@@ -22,17 +22,21 @@ from onnx import numpy_helper
 from samples import PRESETS, bits, blobs, hard_images, make_estimator, make_restorer
 from torch import nn
 from typer.testing import CliRunner
-from unshift.graph import OPSET, PROMISE, choice, network, program, turning
-from unshift.graph.module import Graph
-from unshift.polar import Polar, rotation_network
 
 import unshift
-from unshift import Restorer, ShiftEstimator, apply, quantise
+from unshift import Chain, Restorer, ShiftEstimator, apply, quantise
 from unshift.cli import app
+from unshift.coordinates import Canvas, Centre, Polar, Ring, Turns
+from unshift.coordinates.rotation import GRAIN, QUARTER, rotate, rotate_grains
 from unshift.data import dataset, prepare, status, to_float
 from unshift.exact import IntegerEstimator
-from unshift.restorer import Canvas
+from unshift.exact.integers import floor_divide
+from unshift.exact.kernels import Direct64, Task, Waves64, waves_error_bound
+from unshift.exact.kernels import prepare as prepared
+from unshift.exporting import OPSET, PROMISE, program
+from unshift.exporting.module import Graph
 from unshift.testing import all_shifts
+from unshift.weights import image_shape
 
 ROOT = Path(unshift.__file__).parents[1]
 INTEGERS = ("shift", "tied", "scores")
@@ -53,9 +57,33 @@ def run(runtime, images):
 
 
 def in_pytorch(restorer, images):
+    """All that a graph says, by the restorer as everybody uses it."""
     found = restorer.estimate(images)
-    wanted = {"restored": restorer(images), **found._asdict(), "scores": restorer.scores(restorer.coordinates(images))}
+    scores = restorer.stages[0].scores(restorer.stages[0].coordinates.canvas(images))
+    scores = scores.squeeze(1) if scores.shape[1] == 1 else scores
+    wanted = {"restored": restorer(images), **found._asdict(), "scores": scores}
     return {name: value for name, value in wanted.items() if value is not None}
+
+
+def in_graph(restorer, images):
+    """What a graph would say, computed by the module it is made of: its operations, its loops run in Python.
+
+    PyTorch compiles the loops of a graph first, each for its own shapes, and ONNX takes seconds to write: this is the
+    same arithmetic, at any number of sizes. That the files say the same is tested too, at a few.
+    """
+
+    def while_loop(more, body, state):
+        while more(*state):
+            state = body(*state)
+        return state
+
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        unshift.exporting._prepare(restorer, torch.zeros_like(images[:1]))
+        for name, module in list(sys.modules.items()):
+            if name.startswith("unshift.") and hasattr(module, "is_traced"):
+                patch.setattr(module, "is_traced", lambda: True)
+        patch.setattr(sys.modules["torch._higher_order_ops.while_loop"], "while_loop", while_loop)
+        return Graph(restorer, None, True)(images)
 
 
 def differences(found, wanted):
@@ -67,6 +95,7 @@ def differences(found, wanted):
             different = bits(found[name]) != bits(value)
             wrong.update(different.reshape(len(value), -1).any(1).nonzero().flatten().tolist())
     assert {"restored", "shift", "confidence", "tied"} <= set(found)
+    assert {"turn", "angle"} & set(found) == {"turn", "angle"} & set(wanted)
     return sorted(wrong)
 
 
@@ -91,9 +120,50 @@ def turner(refine, size=12, angles=8, polar_angles=None):
     """A rotation restorer, not trained: what it reads is arbitrary, and must be the same everywhere."""
     torch.manual_seed(0)
     polar = Polar(size, angles=angles, radii=3, ratio=None, refine=refine, polar_angles=polar_angles)
-    images = torch.rand(8, 1, *[size] * polar.spatial_axes)
-    estimator = rotation_network("dense", polar.channels, angles)
-    return Restorer(quantise(estimator, polar(images)), coordinates=polar)
+    return untrained(polar, 1, (size,) * polar.spatial_axes, "dense")
+
+
+def untrained(coordinates, channels, size, preset="paper"):
+    torch.manual_seed(0)
+    images = blobs(8, channels, size) + 0.1 * torch.rand(8, channels, *size)
+    estimator = coordinates.network(preset, channels, size)
+    return Restorer(quantise(estimator, coordinates.canvas(images).flatten(0, 1)), coordinates=coordinates)
+
+
+KINDS = {
+    "mirror": (Turns("mirror"), 1, (5, 6)),
+    "half": (Turns("half"), 1, (5, 6)),
+    "quarter": (Turns("quarter"), 1, (6, 6)),
+    "flips": (Turns("flips"), 2, (5, 5)),
+    "strand": (Turns("strand"), 4, (9,)),
+    "cube": (Turns("cube"), 1, (3, 3, 3)),
+    "ring": (Ring(), 1, (3, 8)),
+    "centre, corners": (Centre(), 1, (6, 6)),
+    "centre, pixels": (Centre(), 1, (5, 5)),
+    "chain": (None, 1, (6, 6)),
+}
+
+
+@functools.cache
+def kind_of(name):
+    """A restorer of each kind, its channels and its size."""
+    coordinates, channels, size = KINDS[name]
+    if name == "chain":
+        centre, polar = Centre(), Polar(6, angles=8, radii=3, ratio=None, refine=True)
+        return Chain(untrained(centre, 1, size), untrained(polar, 1, size, "dense")), channels, size
+    return untrained(coordinates, channels, size), channels, size
+
+
+def moved_images(restorer, channels, size):
+    """Hard images (constant, symmetric, tied, -0.0) and plain ones, each also under some moves of the group."""
+    images = torch.stack([*hard_images(channels, size).values(), *torch.rand(3, channels, *size)])
+    moves = restorer.coordinates.moves(size)
+    some = torch.linspace(0, len(moves.shift) - 1, 3).long()
+    poses = [
+        type(moves)(*(None if part is None else part[k].expand(len(images), *part[k].shape) for part in moves))
+        for k in some
+    ]
+    return torch.cat([restorer.coordinates.move(images, pose) for pose in poses])
 
 
 def turned(channels, size):
@@ -181,6 +251,47 @@ def test_other_rotations(settings, tmp_path):
     assert_same_in(session(str(tmp_path / "x.onnx")), restorer, turned(1, size))
 
 
+QUICK = ("ring",)
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in KINDS])
+def test_every_kind_of_coordinates(name, tmp_path):
+    """In ONNX Runtime and in torch.export, in batches of 1, 3 and 7: every output is PyTorch's, bit for bit."""
+    restorer, channels, size = kind_of(name)
+    images = moved_images(restorer, channels, size)
+    assert restorer.estimate(images).tied.any()
+    unshift.export(restorer, tmp_path / "x.onnx", size=size, scores=True)
+    runtime = session(str(tmp_path / "x.onnx"))
+    captured = program(restorer, size=size, scores=True).module()
+    wanted = in_pytorch(restorer, images)
+    assert set(run(runtime, images)) == set(wanted)
+    for count in (1, 3, 7):
+        for at in range(0, len(images), count):
+            batch = images[at : at + count]
+            own = {key: value[at : at + count] for key, value in wanted.items()}
+            assert differences(run(runtime, batch), own) == []
+            assert differences(captured(batch), own) == []
+
+
+@pytest.mark.slow
+def test_rotations_of_the_largest_numbers(tmp_path):
+    """The polar grid of pixels of +-float32 max may overflow to infinity: it does so everywhere alike."""
+    restorer, images = turner(refine=True), enormous(12)
+    unshift.export(restorer, tmp_path / "x.onnx", scores=True)
+    assert_same_in(session(str(tmp_path / "x.onnx")), restorer, images)
+    captured = program(restorer, scores=True).module()
+    assert differences(captured(images), in_pytorch(restorer, images)) == []
+
+
+def enormous(size):
+    """Images of pixels as large as float32 holds, of either sign, with zeros of either sign among them."""
+    largest = torch.finfo(torch.float32).max
+    values = torch.tensor([largest, -largest, 0.0, -0.0, largest / 2])
+    mixed = values[torch.randint(5, (12, 1, size, size), generator=torch.Generator().manual_seed(0))]
+    constant = values.view(5, 1, 1, 1).expand(5, 1, size, size)
+    return torch.cat([mixed, constant, torch.rot90(mixed[:3], 1, (2, 3))])
+
+
 def altered(data, change):
     """The file with each initializer given to ``change``, which returns its replacement or None."""
     model = onnx.load_from_string(data)
@@ -195,8 +306,8 @@ def altered(data, change):
 
 
 def one_tap_off(array):
-    if array.dtype == np.float32 and array.shape == (1, 1, 8, 8):
-        array[0, 0, 3, 3] += 1
+    if array.dtype == np.float32 and array.ndim >= 2 and array.size >= 64 and (array == array.round()).all():
+        array.flat[array.size // 2] += 1
         return array
     return None
 
@@ -261,7 +372,7 @@ def test_the_file_explains_itself_and_tells_nothing_of_who_made_it():
     assert (model.graph.input[0].name, batch.dim_param) == ("images", "batch")
     assert [dim.dim_value for dim in rest] == [1, 8, 8]
     about = {entry.key: entry.value for entry in model.metadata_props}
-    assert (about["restorer"], about["undoes"], about["promise"]) == ("small", "shift", PROMISE)
+    assert (about["restorer"], about["undoes"], about["promise"]) == ("small", "circular shifts, exactly", PROMISE)
     assert (about["classifier"], json.loads(about["size"]), about["channels"]) == ("Sequential", [8, 8], "1")
     assert set(about) >= {"unshift", "preset", "preparation", "coordinates", "data"}
     assert str(ROOT).encode() not in data
@@ -298,57 +409,67 @@ def test_in_an_environment_without_torch(tmp_path):
 # --- the same module, not exported: every preset, size and margin -----------------------------------
 
 
-@pytest.fixture
-def looped(monkeypatch):
-    """Run the graph's loops in Python: PyTorch would compile them first, each for its own shapes."""
-
-    def while_loop(more, body, state):
-        while more(*state):
-            state = body(*state)
-        return state
-
-    monkeypatch.setattr(choice, "while_loop", while_loop)
-    monkeypatch.setattr(turning, "while_loop", while_loop)
-
-
 @pytest.mark.parametrize("pad", [0, 2])
 @pytest.mark.parametrize("size", [(7,), (1, 1), (1, 7), (9, 13), (8, 8), (24, 16), (3, 4, 5)], ids=str)
 @pytest.mark.parametrize("preset", PRESETS)
-def test_the_module_says_what_the_restorer_says(preset, size, pad, looped):
+def test_the_module_says_what_the_restorer_says(preset, size, pad):
     for channels in (1, 3):
         restorer = padded(preset, channels, size, pad, trained=channels == 3)
         images = torch.stack([*hard_images(channels, size).values()])
-        assert differences(Graph(restorer, size, None, True)(images), in_pytorch(restorer, images)) == []
+        assert differences(in_graph(restorer, images), in_pytorch(restorer, images)) == []
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_module_knows_every_kind_of_coordinates(name):
+    restorer, channels, size = kind_of(name)
+    images = moved_images(restorer, channels, size)
+    wanted = in_pytorch(restorer, images)
+    for count in (1, 3, 7, len(images)):
+        for at in range(0, len(images), count):
+            own = {key: value[at : at + count] for key, value in wanted.items()}
+            assert differences(in_graph(restorer, images[at : at + count]), own) == []
 
 
 @pytest.mark.parametrize("refine", [False, True])
 @pytest.mark.parametrize(("size", "angles", "polar_angles"), [(12, 8, None), (9, 28, None), (6, 4, 3)])
-def test_the_module_rotates_as_the_restorer_does(refine, size, angles, polar_angles, looped):
+def test_the_module_rotates_as_the_restorer_does(refine, size, angles, polar_angles):
     restorer = turner(refine, size, angles, polar_angles)
     axes = restorer.coordinates.spatial_axes
     images = torch.cat([turned(1, (size,) * axes), torch.rand(8, 1, *[size] * axes)])
-    assert differences(Graph(restorer, (size,) * axes, None, True)(images), in_pytorch(restorer, images)) == []
+    assert differences(in_graph(restorer, images), in_pytorch(restorer, images)) == []
 
 
-@pytest.mark.parametrize("largest", [2.0**-149, 1e-40, 3e38])
-def test_extreme_pixels(largest, looped):
+@pytest.mark.parametrize("largest", [2.0**-149, 1e-40, 3e38, torch.finfo(torch.float32).max])
+def test_extreme_pixels(largest):
     for preset in PRESETS:
         restorer = make_restorer(preset, 1, (8, 8), True)
         images = largest * torch.tensor([-1.0, -0.0, 0.0, 1.0])[torch.randint(4, (6, 1, 8, 8))]
-        assert differences(Graph(restorer, (8, 8), None, True)(images), in_pytorch(restorer, images)) == []
+        assert differences(in_graph(restorer, images), in_pytorch(restorer, images)) == []
+
+
+@pytest.mark.parametrize("refine", [False, True])
+def test_rotations_of_the_largest_numbers_by_the_module(refine):
+    restorer, images = turner(refine, 12, 28), enormous(12)
+    assert restorer.coordinates.canvas(images).isinf().any()
+    assert differences(in_graph(restorer, images), in_pytorch(restorer, images)) == []
 
 
 @pytest.mark.parametrize("name", unshift.weights.pretrained())
-def test_shipped_restorers_can_be_exported(name, looped):
+def test_shipped_restorers_can_be_exported(name):
     """Their sums are below 2^24, and the largest ones run as spectra where that is less work."""
     restorer = unshift.load(name)
-    size = tuple(restorer.metadata["size"])
-    channels = restorer.scorer.in_channels // getattr(restorer.coordinates, "channels", 1)
+    channels, size = image_shape(restorer)
     images = torch.rand(2, channels, *size)
     images[1] = 0.5
-    assert differences(Graph(restorer, size, None, True)(images), in_pytorch(restorer, images)) == []
-    layers = [type(layer).__name__ for layer in Graph(restorer, size, None, False).network.local]
-    assert layers == (["SpectralFilter"] * 2 if name in ("mnist", "fashion-mnist") else ["DirectFilter"] * len(layers))
+    assert differences(in_graph(restorer, images), in_pytorch(restorer, images)) == []
+    canvas = tuple(restorer.coordinates.canvas(images).shape[3:])
+    spectral = [
+        isinstance(
+            prepared(layer.weight, Task(tuple(layer.weight.shape), canvas, layer.worst, traced=True), True), Waves64
+        )
+        for layer in restorer.scorer.local
+    ]
+    assert any(spectral) == (name in ("mnist", "fashion-mnist"))
 
 
 # 1 / (30 * 34) is as far from a float32 as a number can be: in float32 the sums would be one off.
@@ -362,14 +483,16 @@ def test_spectra_are_exact_just_below_the_limit(size):
         if weight.abs().sum() * 1023 >= 2**24 - 1:
             weight = weight.sign() * (torch.rand(size) < 0.2)
         layer.weight.copy_(weight)
-        assert network.spectral_error_bound(size, 1, 2.0**24) < 0.5
+        assert waves_error_bound(size, 1, 2.0**24) < 0.5
         images = torch.stack([torch.full(size, 1023.0), torch.randint(-1023, 1024, size).float()])[:, None]
-        found = network.SpectralFilter(layer, size)(images)
-        assert torch.equal(found, network.DirectFilter(layer)(images))
-        assert torch.equal(found, layer(images))
+        task = Task(tuple(layer.weight.shape), size, layer.worst, traced=True)
+        assert Waves64.holds(task)
+        found = Waves64(layer.weight, task)(images.double(), margin=False)
+        assert torch.equal(found, Direct64(layer.weight, task)(images.double(), margin=False))
+        assert torch.equal(found.long(), layer(images, True))
 
 
-def test_sums_may_reach_the_limit(looped):
+def test_sums_may_reach_the_limit():
     """At 8 bits ``quantise`` fills its 24 bits to the last: 255 divides 2^24 - 1. Divisors may be larger still."""
     net = quantise(make_estimator("dense", 1, (6, 5)), blobs(16, 1, (6, 5)), bits=8)
     first = net.local[0]
@@ -379,7 +502,7 @@ def test_sums_may_reach_the_limit(looped):
     images = torch.stack([*hard_images(1, (6, 5)).values(), *torch.randn(5, 1, 6, 5)])
     for divisor in (1, 2**24 - 1, 2**24, 2**30):
         first.divisor[:] = divisor
-        assert differences(Graph(restorer, (6, 5), None, True)(images), in_pytorch(restorer, images)) == []
+        assert differences(in_graph(restorer, images), in_pytorch(restorer, images)) == []
 
 
 def test_no_quotient_is_rounded_up():
@@ -389,19 +512,17 @@ def test_no_quotient_is_rounded_up():
     multiples = (2**24 - 1) // divisors * divisors
     for sums in (multiples, multiples - 1, (multiples + 1).clamp(max=2**24 - 1), torch.tensor(2**24 - 1)):
         for sign in (1, -1):
-            whole = torch.floor((sign * sums).float() / divisors.float())
+            whole = floor_divide((sign * sums).float().expand(len(divisors)).clone(), divisors.float(), 2**24)
             assert torch.equal(whole.long(), torch.div(sign * sums, divisors, rounding_mode="floor"))
 
 
-def test_cos_and_sin_of_the_table_are_pythons():
-    table = turning.Turning(turner(refine=True).coordinates)
-    grains = range(-turning.QUARTER // 2, turning.QUARTER // 2 + 1)
-    assert len(table.cos) == turning.QUARTER // 2 + 1
-    radians = [math.radians(grain / turning.GRAIN) for grain in grains]
-    at = torch.tensor([abs(grain) for grain in grains])
-    sign = torch.tensor(grains).sign()
-    assert torch.equal(table.cos[at], torch.tensor([math.cos(r) for r in radians], dtype=torch.float64))
-    assert torch.equal(table.sin[at] * sign, torch.tensor([math.sin(r) for r in radians], dtype=torch.float64))
+def test_a_graph_rotates_by_every_grain_as_python_does(monkeypatch):
+    """Cosines out of a table against Python's own, for every 1/1024 of a degree all the way round."""
+    grains = torch.arange(-2 * QUARTER, 2 * QUARTER + 1)
+    images = torch.tensor([[[[1.0, 0.1], [0.3, 0.7]]]]).expand(len(grains), 1, 2, 2)
+    wanted = rotate(images, grains.double() / GRAIN)
+    monkeypatch.setattr("unshift.coordinates.rotation.is_traced", lambda: True)
+    assert torch.equal(bits(rotate_grains(images, grains)), bits(wanted))
 
 
 # --- torch.export and torch.compile ---------------------------------------------------------------
@@ -518,11 +639,17 @@ def test_a_classifier_that_works_in_place_leaves_the_restored_images(tmp_path):
         (padded("dense", 1, (1, 1), 2), {"size": (0, 1)}, r"must have a positive size, got \(0, 1\)"),
         (turner(True), {"size": (13, 13)}, r"made for square images of size 12, got 13"),
         (Restorer(make_estimator("paper", 1, (8, 8))), {}, r"only restorers of quantised networks.*ShiftEstimator"),
-        (Restorer(make_restorer("paper", 1, (8, 8)).scorer, coordinates=nn.Identity()), {}, r"got a Identity"),
+        (
+            Chain(make_restorer("paper", 1, (8, 8)), turner(True)),
+            {"size": (8, 8)},
+            r"made for square images of size 12",
+        ),
+        (kind_of("ring")[0], {}, r"takes images of any size.* say which, as size=\(32, 32\)"),
+        (kind_of("quarter")[0], {"size": (6, 7)}, r"turns of group 'quarter' want square images"),
         (
             Restorer(quantise(make_estimator("dense", 1, (8, 8)), blobs(4, 1, (8, 8)), sum_bits=32)),
             {},
-            r"sums reach \d+; a graph is exact below 2\^24 only: quantise it with sum_bits=24",
+            r"sums reach \d+; they must stay below 2\^24, the most that a graph holds: quantise it with sum_bits=24",
         ),
     ],
 )
@@ -537,7 +664,7 @@ def test_bad_paths(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="is a folder"):
         unshift.export(restorer, tmp_path)
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(unshift.graph, "as_onnx", lambda *_: b"")
+    monkeypatch.setattr(unshift.exporting, "as_onnx", lambda *_: b"")
     with pytest.raises(ValueError, match=r"cannot write .*file/x\.onnx \((File exists|Not a directory)\)"):
         unshift.export(restorer, tmp_path / "file" / "x.onnx")
 
@@ -571,7 +698,7 @@ def test_the_command(tmp_path):
     assert runtime.get_modelmeta().custom_metadata_map["restorer"] == "mnist-paper"
     digits = dataset("mnist-10k", "test")
     restorer = unshift.load("mnist-paper")
-    images = to_float(prepare(digits.images[:64], restorer.metadata["preparation"]))
+    images = to_float(prepare(digits.images[:64], restorer.trained_on["preparation"]))
     moved = apply(images, torch.randint(32, (64, 2)))
     found = run(runtime, moved)
     assert differences(found, in_pytorch(restorer, moved)) == []
@@ -587,7 +714,7 @@ def test_the_command(tmp_path):
         (("--restorer", "mnist", "--classifier", "nonesuch"), "no classifier 'nonesuch'"),
         (("--restorer", "cifar10", "--classifier", "lenet5-mnist"), "the classifier cannot take images of shape"),
         (("--restorer", "mnist", "--size", "40"), "made for images of size (32, 32), got (40, 40)"),
-        (("--restorer", "mnist-rotation", "--pad", "4"), "pad is for shifts"),
+        (("--restorer", "mnist-rotation", "--pad", "4"), "a margin is for circular shifts of all axes"),
     ],
 )
 def test_the_command_refuses(args, message, tmp_path):
@@ -627,7 +754,7 @@ def test_ten_thousand_images_each_at_a_random_shift(name, tmp_path):
     if data == "cifar10" and not next(row.present for row in status() if row.name == data):
         pytest.skip("CIFAR-10 is not in $UNSHIFT_DATA; `unshift data get cifar10` brings it")
     found = dataset("mnist-10k" if data == "mnist" else data, "test").images
-    images = to_float(prepare(found, restorer.metadata["preparation"]))
+    images = to_float(prepare(found, restorer.trained_on["preparation"]))
     assert len(images) == 10_000
     moved = apply(images, torch.randint(-999, 999, (len(images), 2)))
     unshift.export(name, tmp_path / "x.onnx", scores=True)
