@@ -29,7 +29,7 @@ from unshift.experiments import experiments, find
 from unshift.experiments.classifiers import shipped
 from unshift.experiments.record import Block, Picture, Result, Results, Row, Table, Text
 from unshift.experiments.renderers import markdown
-from unshift.weights import pretrained, read_header
+from unshift.weights import load, pretrained, read_header
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -85,10 +85,11 @@ def models() -> Table:
     """Return the shipped restorers as a table, from the files' own metadata."""
     rows = []
     for name, path in pretrained().items():
-        meta = read_header(path)["metadata"]
+        header = read_header(path)
+        meta, undoes = header["metadata"], load(name).coordinates.undoes.removesuffix(", exactly")
         images = f"{meta['data']}, {'x'.join(map(str, meta['size']))}"
         test = meta["test"]
-        values = [meta.get("kind", "shift"), meta["preset"], images, test["exact"], test["within_1"]]
+        values = [undoes, meta["preset"], images, test["exact"], test["within_1"]]
         forms = ["{}", "{}", "{}", "{:.2%}", "{:.2%}", "{:.0f} kB"]
         rows.append(Row(f"`{name}`", [*values, path.stat().st_size / 1000], form=forms))
     columns = ["undoes", "preset", "images", "exact (test)", "within 1", "file"]

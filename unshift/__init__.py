@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unshift.training import fit
     from unshift.weights import load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Chain",

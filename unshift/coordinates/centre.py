@@ -71,7 +71,8 @@ class Centre(nn.Module):
             at = inverse.of_shift(shifts) % n
             values.append(copy.index_select(1, at[:, 0] * n + at[:, 1]))
         largest: Tensor = functools.reduce(torch.maximum, values)
-        return largest * ranks.shape[1] + values[0]
+        order: Tensor = largest * ranks.shape[1] + values[0]
+        return order
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """See :class:`Coordinates`."""
