@@ -46,7 +46,7 @@ def _load(name: str, options: Options) -> PosedDigits:
     images = to_float(prepare(test.images[:count], restorer.trained_on["preparation"]))
     seeds = options.seeds[:1] if options.quick else options.seeds
     return PosedDigits(
-        images, test.labels[:count], shipped()["lenet5-mnist"](), name, restorer, seeds, 2 if options.quick else 100
+        images, test.labels[:count], shipped()["lenet5-mnist"](), name, restorer, seeds, 2 if options.quick else 25
     )
 
 
