@@ -346,8 +346,10 @@ def prepare(weight: Tensor, task: Task, plain: bool) -> Kernel:
         plain: Whether float32 may be used (:func:`float32_is_plain`).
 
     Raises:
-        ValueError: If no kernel is exact for sums so large.
+        ValueError: If the filters are larger than the images, or no kernel is exact for sums so large.
     """
+    if any(k > n for k, n in zip(task.shape[2:], task.size, strict=True)):
+        raise ValueError(f"kernel {task.shape[2:]} is larger than the image {task.size}")
     usable: Callable[[type[Kernel]], bool] = lambda kernel: (  # noqa: E731
         kernel.holds(task) and (kernel.traced if task.traced else plain or kernel.dtype == torch.float64)
     )
