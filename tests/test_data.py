@@ -492,7 +492,7 @@ def test_subfolders_are_classes_and_splits(tmp_path):
 def test_sizes_that_differ_need_a_size(tmp_path):
     save(tmp_path / "a.png", gradient(20, 30))
     save(tmp_path / "b.png", gradient(30, 20))
-    with pytest.raises(ValueError, match=r"a\.png is 20x30, .*b\.png is 30x20 .*size=\(20, 30\)"):
+    with pytest.raises(ValueError, match=r"a\.png is 20x30, .*b\.png is 30x20 .*20x30"):
         data.open_images(tmp_path)
     assert data.open_images(tmp_path, size=(10, 16)).images.shape == (2, 3, 10, 16)
     crop = data.open_images(tmp_path, size=(20, 20), fit="crop").images

@@ -177,8 +177,10 @@ def test_every_path_gives_the_same_scores(preset, monkeypatch):
         again = IntegerEstimator(**net.describe())  # a net that has prepared nothing yet
         again.load_state_dict(net.state_dict())
         assert torch.equal(again(images), wanted)
-        used = {type(ready.kernel) for layer in filters(again) for _, ready in layer._ready.values()}
-        assert used <= {*forced}
+        plan = again.plan((9, 13), images.device)
+        assert {type(made.kernel) for made in [*plan.local, *(made for line in plan.lines for made in line)]} <= {
+            *forced
+        }
 
 
 @given(st.integers(-(2**50), 2**50), st.integers(1, 2**40))

@@ -16,7 +16,7 @@ import unshift
 from unshift import Restorer, ShiftEstimator, apply, quantise
 from unshift.coordinates import Polar
 from unshift.exact import LARGEST_SCALE, IntegerEstimator, confidence, integers, kernels
-from unshift.exact.integers import IntegerFilter, bits_of
+from unshift.exact.integers import bits_of
 from unshift.exact.kernels import Direct32, Direct64, Rows32, Task, float32_is_plain, prepare
 from unshift.testing import all_shifts
 
@@ -30,8 +30,9 @@ def fresh(net):
 
 def used(net):
     """The kernels that a net has been run with."""
-    layers = [layer for layer in net.modules() if isinstance(layer, IntegerFilter)]
-    return {type(ready.kernel) for layer in layers for _, ready in layer._ready.values()}
+    plans = [plan for _, plan in net._plans.values()]
+    lines = [made for plan in plans for line in plan.lines for made in line]
+    return {type(made.kernel) for made in [*(made for plan in plans for made in plan.local), *lines]}
 
 
 # --- the whole network, in int64 alone ---------------------------------------------------------------
@@ -89,7 +90,7 @@ def test_line_nets_are_exact_at_sizes_they_were_not_calibrated_at(calibrated, si
 
 def test_line_sums_at_the_calibrated_size_are_divided_by_the_divisor_alone():
     net = make_restorer("seam", 1, (8, 9)).scorer
-    sums = torch.randint(0, 1023 * 9, (2, 16, 8)).double()
+    sums = torch.randint(0, 1023 * 9, (2, len(net.mean_divisor_0), 8)).double()
     wanted = (sums.long() // net.mean_divisor_0.view(-1, 1)).clamp(max=net.largest)
     assert torch.equal(net.means(sums, 0, (8, 9)).long(), wanted)
 
@@ -114,7 +115,7 @@ def test_strips_give_the_scores_of_the_whole(preset, size, monkeypatch):
     monkeypatch.setattr(integers, "BLOCK", 2**40)
     wanted = net(images)
     monkeypatch.setattr(integers, "BLOCK", 1)
-    monkeypatch.setattr(IntegerEstimator, "_strips", lambda *_: True)
+    monkeypatch.setattr(integers, "STRIPS", float("inf"))
     counts = []
     features = IntegerEstimator._features
 
@@ -224,7 +225,7 @@ def test_many_sizes_do_not_fill_the_memory():
     net = fresh(make_restorer("paper", 1, (9, 9)).scorer)
     for width in range(9, 49):
         net(torch.rand(1, 1, 9, width))
-    assert all(len(layer._ready) <= 16 for layer in net.local)
+    assert len(net._plans) <= 8
 
 
 def test_threads_that_share_a_net_get_its_scores():

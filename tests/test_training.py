@@ -428,7 +428,7 @@ def test_rotations_by_any_angle_are_learnt_from(images):
 @pytest.mark.parametrize(
     ("augment", "message"),
     [
-        (["upside-down"], "no augmentation named 'upside-down'; there are mirror, windows, or give a function"),
+        (["upside-down"], "no augmentation named 'upside-down'; there are mirror, windows, colour, or give a function"),
         ([moved_for_real, lambda *args: moved_for_real(*args)], "only one augmentation may move the images"),
     ],
 )

@@ -7,6 +7,7 @@ computed from them once (casts, spectra, matrices) is kept beside them until the
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +23,9 @@ __all__ = ["LARGEST_SCALE", "IntegerEstimator", "IntegerFilter"]
 
 BLOCK = 2**20
 """Bytes of maps to work on at a time, for each thread: what a core's cache holds. ``benchmarks/run.py blocks``."""
+
+STRIPS = 2.0
+"""How many times more strips may cost than the whole image at once: they need less memory."""
 
 LARGEST_SCALE = 2.0**100
 """Pixels that ``torch.set_flush_denormal`` may take for 0, below 2^-126, are 0 as integers at scales up to this."""
@@ -235,6 +239,8 @@ class IntegerEstimator(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Score every position with an int64."""
         check_input(images, self.in_channels, self.axes, self.size)
+        if not is_traced() and not len(images):
+            return torch.zeros(0, *images.shape[2:], dtype=torch.int64, device=images.device)
         with torch.autocast(images.device.type, enabled=False):  # autocast would round the integers
             plan = self.plan(tuple(images.shape[2:]), images.device)
             if len(self.lines):
@@ -270,8 +276,9 @@ class IntegerEstimator(nn.Module):
         local = [layer.ready(size, plain=plain, traced=traced) for layer in layers]
         strips = None
         if self.size is None and not traced:
-            strips = [layer.ready(size, strips=True, plain=plain) for layer in layers]
-            if sum(made.cost for made in strips) > 2 * sum(made.cost for made in local):
+            with contextlib.suppress(ValueError):  # no kernel that works in strips is exact for such sums
+                strips = [layer.ready(size, strips=True, plain=plain) for layer in layers]
+            if strips and sum(made.cost for made in strips) > STRIPS * sum(made.cost for made in local):
                 strips = None  # only an FFT is cheap here
         room = BLOCK // max(made.kernel.bytes for made in local)
         return Plan(local, strips, self._lines(size, "ready", plain=plain, traced=traced), room)
