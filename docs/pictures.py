@@ -59,7 +59,7 @@ def moving(frames: int = 28) -> bytes:
     turn = 2 * math.pi * (torch.arange(frames) + frames // 4) / frames  # its first frame is one that goes wrong
     path = torch.stack([11 * torch.sin(2 * turn), 15 * torch.sin(turn)], 1).round().long()
     moved = unshift.apply(image.expand(frames, -1, -1, -1), path)
-    scores, restored = restorer.scores(moved), restorer(moved)
+    scores, restored = restorer.scorer(moved), restorer(moved)
     assert all(torch.equal(one, restored[0]) for one in restored)
     alone, wrapped = (classifier(shown).argmax(1).tolist() for shown in (moved, restored))
     reading = restorer.estimate(moved).shift
@@ -95,7 +95,7 @@ def peak() -> bytes:
     shift = torch.tensor([[0, 0], [9, -12]])
     moved = unshift.apply(image.expand(2, -1, -1, -1), shift)
     restorer = unshift.load("mnist")
-    scores, found, restored = restorer.scores(moved).double(), restorer.estimate(moved).shift, restorer(moved)
+    scores, found, restored = restorer.scorer(moved).double(), restorer.estimate(moved).shift, restorer(moved)
     figure = Figure(figsize=(7.6, 5.3))
     panels = figure.subplots(2, 3)
     for row, name in enumerate(("as it was", "moved 9 down, 12 left")):
@@ -116,7 +116,7 @@ def seam(size: int = 32) -> bytes:
     """A shifted photo wraps round: the seam shows in whole rows and columns, which is what ``seam`` looks at."""
     moved = unshift.apply(photo(size), torch.tensor([[size // 3, size // 4]]))
     restorer = unshift.load("cifar10-seam")
-    scores = restorer.scores(moved)[0].double()
+    scores = restorer.scorer(moved)[0].double()
     found = restorer.estimate(moved)
     figure = Figure(figsize=(9.4, 2.75))
     panels = figure.subplots(1, 4)
