@@ -58,7 +58,7 @@ def measure(name: str, threads: int, repeats: int) -> list[dict[str, object]]:
         return restorer.coordinates.undo(images, found.shift), found.shift, found.confidence
 
     rows = []
-    shape = (restorer.scorer.in_channels, *restorer.metadata["size"])
+    shape = (restorer.scorer.in_channels, *restorer.trained_on["size"])
     for batch in BATCHES:
         for kind, images in {"random": torch.rand(batch, *shape), "constant": torch.full((batch, *shape), 0.5)}.items():
             pixels = images.numpy()

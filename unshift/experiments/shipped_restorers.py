@@ -183,7 +183,7 @@ RECIPES: dict[str, list[dict[str, Any]]] = {
 }
 """One recipe for each stage: arguments of ``fit``, the data and how they are prepared.
 
-``cifar10-seam`` as shipped is of unshift 0.1, whose preset had two local layers; this recipe makes its leaner successor.
+``cifar10-seam`` as shipped is of unshift 0.1, whose preset was wider; this recipe makes its successor.
 """
 
 
