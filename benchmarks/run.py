@@ -159,7 +159,7 @@ def onnx(quick: bool) -> Rows:
 def _measure_memory(preset: str, count: int, shape: tuple[int, ...]) -> float:
     """Return the peak in MB above the input and output of restoring ``count`` images in one call."""
     code = (
-        "import resource, torch, json, sys; sys.path.insert(0, \"benchmarks\"); from run import _preset;"
+        'import resource, torch, json, sys; sys.path.insert(0, "benchmarks"); from run import _preset;'
         f"torch.set_num_threads({torch.get_num_threads()}); r = _preset({preset!r}, {shape[0]}, {shape[1:]!r});"
         f"r(torch.rand(1, *{shape!r}));"
         f"x = torch.rand({count}, *{shape!r}); y = torch.empty_like(x).fill_(1.0); del y;"
