@@ -21,7 +21,8 @@ class Ring(nn.Module):
 
     The network sees the other axes as channels: one circular position has all its pixels at once. So it takes arrays of
     one extent along these axes, and of any length along the ring. On photos, local 2-D filters before the 1-D ones find
-    far more (``benchmarks/ring.py``), and are still to come. A shift has a zero for every other axis, so that ``unshift.undo`` takes it back.
+    far more (``benchmarks/ring.py``), and are still to come. A shift has a zero for every other axis, so that
+    ``unshift.undo`` takes it back.
 
     Args:
         axis: The spatial axis that goes round: 0 is the first after the channels, -1 the last.
