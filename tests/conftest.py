@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 
 os.environ["OMP_NUM_THREADS"] = "1"  # tests run one process a core; two threads each would fight over them
 
 import pytest
 import torch
+
+# A shell that runs the tests in the background has them ignore Ctrl-C, and so would the processes they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 torch.set_num_threads(1)
 
