@@ -203,3 +203,28 @@ def test_bad_networks(options, message):
 def test_unknown_preset():
     with pytest.raises(ValueError, match="no preset 'resnet'; there are paper, dense, seam"):
         ShiftEstimator.preset("resnet", 1, (8, 8))
+
+
+def test_axes_across_are_seen_by_the_local_filters_and_leave_no_positions():
+    net = ShiftEstimator(6, channels=(2,), kernel_size=(3, 3), line_channels=(1,), line_kernel_size=(5,), across=(3,))
+    net.double()
+    assert net.local[0].filter.weight.shape == (2, 2, 3, 3)  # 6 channels are 2 of 3 rows
+    assert ShiftEstimator(**net.describe()).across == (3,)
+    images = torch.rand(4, 6, 8, dtype=torch.float64)
+    features = net.local[0](images.view(4, 2, 3, 8)).mean(2)
+    assert torch.equal(net(images), net.lines[0][0](features)[:, 0])
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"in_channels": 5},  # not a multiple of the rows
+        {"line_channels": (), "line_kernel_size": (), "channels": (1,)},  # no lines: what would the rows become?
+        {"kernel_size": (3,), "line_kernel_size": ()},  # nothing left that moves
+    ],
+    ids=str,
+)
+def test_axes_across_that_cannot_be_are_refused(bad):
+    good = {"in_channels": 6, "channels": (2,), "kernel_size": (3, 3), "line_channels": (1,), "line_kernel_size": (5,)}
+    with pytest.raises(ValueError, match=r"axes across \(3,\) need lines"):
+        ShiftEstimator(**{**good, **bad}, across=(3,))

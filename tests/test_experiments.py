@@ -287,7 +287,7 @@ def test_a_run_that_dies_leaves_the_cases_that_were_done(toy, tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("item", "options", "message"),
     [
-        ("table1", {"data": ["imagenet"]}, "no experiments on 'imagenet'; there are those on mnist"),
+        ("table1", {"data": ["imagenet"]}, "no experiments on 'imagenet'; there are experiments on mnist"),
         ("table2", {"data": ["mnist"]}, "table2 does not run on mnist"),
         ("table1", {"data": ["cifar10"], "train": True}, "--train is for the embedded digits"),
         ("seam", {"train": True}, "cifar10-plain has no quick training"),

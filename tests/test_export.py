@@ -30,9 +30,11 @@ from unshift.coordinates import Canvas, Centre, Polar, Ring, Turns
 from unshift.coordinates.rotation import GRAIN, QUARTER, rotate, rotate_grains
 from unshift.data import dataset, prepare, status, to_float
 from unshift.exact import IntegerEstimator
-from unshift.exact.integers import floor_divide
-from unshift.exact.kernels import Direct64, Task, Waves64, waves_error_bound
+from unshift.exact.direct import Direct64
+from unshift.exact.filters import floor_divide
+from unshift.exact.fourier import Waves64, waves_error_bound
 from unshift.exact.kernels import prepare as prepared
+from unshift.exact.task import Task
 from unshift.exporting import OPSET, PROMISE, program
 from unshift.exporting.module import Graph
 from unshift.testing import all_shifts
@@ -138,6 +140,7 @@ KINDS = {
     "strand": (Turns("strand"), 4, (9,)),
     "cube": (Turns("cube"), 1, (3, 3, 3)),
     "ring": (Ring(), 1, (3, 8)),
+    "ring, local filters": (Ring(0), 2, (8, 4)),
     "centre, corners": (Centre(), 1, (6, 6)),
     "centre, pixels": (Centre(), 1, (5, 5)),
     "chain": (None, 1, (6, 6)),
@@ -151,7 +154,8 @@ def kind_of(name):
     if name == "chain":
         centre, polar = Centre(), Polar(6, angles=8, radii=3, ratio=None, refine=True)
         return Chain(untrained(centre, 1, size), untrained(polar, 1, size, "dense")), channels, size
-    return untrained(coordinates, channels, size), channels, size
+    preset = "seam" if "local" in name else "paper"
+    return untrained(coordinates, channels, size, preset), channels, size
 
 
 def moved_images(restorer, channels, size):
@@ -724,7 +728,7 @@ def test_the_command(tmp_path):
         (("--restorer", "mnist", "--classifier", "nonesuch"), "no classifier 'nonesuch'"),
         (("--restorer", "cifar10", "--classifier", "lenet5-mnist"), "the classifier cannot take images of shape"),
         (("--restorer", "mnist", "--size", "40"), "made for images of size (32, 32), got (40, 40)"),
-        (("--restorer", "mnist-rotation", "--pad", "4"), "a margin is for circular shifts of all axes"),
+        (("--restorer", "mnist-rotation", "--pad", "4"), "pad is for circular shifts along all axes"),
     ],
 )
 def test_the_command_refuses(args, message, tmp_path):

@@ -12,7 +12,7 @@ from torch import nn
 import unshift
 from unshift import Restorer, ShiftEstimator, apply, quantise
 from unshift.coordinates import Polar, Pose, rotate
-from unshift.coordinates.polar import polar_points
+from unshift.coordinates.polar_grid import polar_points
 from unshift.data import dataset
 from unshift.exact import choose
 from unshift.testing import assert_equivariant, verify
@@ -359,7 +359,7 @@ def test_rotation_restorers_are_saved_and_loaded(tmp_path):
         again = unshift.load(tmp_path / "r.safetensors")
         assert again.coordinates.describe() == polar.describe()
         assert torch.equal(again(images), restorer(images))
-    with pytest.raises(ValueError, match="a margin is for circular shifts of all axes; polar coordinates have none"):
+    with pytest.raises(ValueError, match="pad is for circular shifts along all axes; polar coordinates have no margin"):
         unshift.load(tmp_path / "r.safetensors", pad=2)
 
 

@@ -344,6 +344,7 @@ def test_nothing_is_told_when_told_so(images, capfd):
 KINDS = {
     "margin": (Canvas(1, 0.25), 1, (8, 8), "paper"),
     "ring": (Ring(), 1, (3, 12), "paper"),
+    "ring, local filters": (Ring(0), 2, (12, 5), "seam"),
     "mirror": (Turns("mirror"), 1, (7, 9), "seam"),
     "half": (Turns("half"), 1, (7, 9), "paper"),
     "quarter": (Turns("quarter"), 2, (9, 9), "dense"),
@@ -620,7 +621,7 @@ def test_a_damaged_checkpoint_is_refused_by_name(images, damage, tmp_path, monke
         quick(images).save(path)
     else:
         path.write_bytes({"cut": data[:-9], "noise": b"noise" * 99, "empty": b""}[damage])
-    with pytest.raises(ValueError, match=r"state: not a readable checkpoint .*; delete it to start anew"):
+    with pytest.raises(ValueError, match=r"state: not a readable checkpoint .*; delete it to start over"):
         quick(images, checkpoint=path, resume=True)
 
 
@@ -633,7 +634,7 @@ def test_a_checkpoint_without_a_part_of_its_state_is_refused(images, part, tmp_p
         kept = {name: file.get_tensor(name) for name in file.keys() if not name.startswith(part)}  # noqa: SIM118
         save_file(kept, tmp_path / "less", file.metadata())
     (tmp_path / "less").replace(path)
-    with pytest.raises(ValueError, match=r"state: not a readable checkpoint .*; delete it to start anew"):
+    with pytest.raises(ValueError, match=r"state: not a readable checkpoint .*; delete it to start over"):
         quick(images, checkpoint=path, resume=True, average=0.9)
 
 

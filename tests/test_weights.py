@@ -123,8 +123,16 @@ def test_every_kind_of_coordinates_comes_back(kind, tmp_path):
     assert weights.image_shape(back) == (KINDS[kind][1], KINDS[kind][2])
     assert_same_answers(back, restorer, torch.stack([*hard_images(*KINDS[kind][1:]).values()]))
     if kind != "canvas":
-        with pytest.raises(ValueError, match=r"have none"):
+        with pytest.raises(ValueError, match=r"have no margin"):
             load(tmp_path / "x.safetensors", pad=1)
+
+
+def test_local_filters_over_the_axes_of_a_ring_come_back(tmp_path):
+    restorer = made_for(Ring(0), 2, (9, 5), "seam")
+    restorer.save(tmp_path / "x.safetensors")
+    back = load(tmp_path / "x.safetensors")
+    assert back.scorer.across == (5,)
+    assert_same_answers(back, restorer, torch.stack([*hard_images(2, (9, 5)).values()]))
 
 
 def test_a_chain_comes_back(tmp_path):
@@ -347,7 +355,7 @@ def test_two_stages_that_read_the_same_are_refused(file, tmp_path):
     header, tensors = raw(file)
     twice = {**tensors, **{f"1.{name.removeprefix('0.')}": tensor.clone() for name, tensor in tensors.items()}}
     write(tmp_path / "x.safetensors", {**header, "stages": header["stages"] * 2}, twice)
-    with pytest.raises(ValueError, match=r"x\.safetensors: .*each of which reads another part of the pose"):
+    with pytest.raises(ValueError, match=r"x\.safetensors: .*no two may read the same part of the pose"):
         load(tmp_path / "x.safetensors")
 
 

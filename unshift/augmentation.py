@@ -21,7 +21,7 @@ __all__ = ["AUGMENTATIONS", "Augmentation", "augmented", "named"]
 Augmentation = Callable[[Tensor, torch.Generator], Tensor | tuple[Tensor, Pose]]
 
 SMALLEST = 9
-"""Pixels that a window leaves of each side at the least: the longest kernel of a preset that takes any size."""
+"""A window is at least this long along each side: the longest kernel of a preset that takes any size."""
 
 
 def mirror(images: Tensor, generator: torch.Generator) -> Tensor:
@@ -58,7 +58,7 @@ def named(augment: Sequence[str | Augmentation]) -> dict[str, Augmentation]:
     """Return augmentations by name, those of the caller's own under the names of their functions.
 
     Raises:
-        ValueError: If there is none of that name.
+        ValueError: If there is no augmentation of that name.
     """
     found = {}
     for one in [augment] if isinstance(augment, str) else augment:

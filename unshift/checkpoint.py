@@ -59,7 +59,7 @@ class State:
         for name, value in self.under("optimizer.").items():
             index, key = name.split(".", 1)
             moments.setdefault(int(index), {})[key] = value
-        if len(moments) != len(list(network.parameters())):  # a run is saved after a step at the least
+        if len(moments) != len(list(network.parameters())):  # a run is first saved after a step
             raise ValueError("a part of its state is missing")
         optimizer.load_state_dict({"state": moments, "param_groups": self.counters["groups"]})
         schedule.load_state_dict(self.counters["schedule"])
@@ -113,18 +113,18 @@ class Checkpoint:
             header = json.loads(text)
             settings = header["settings"]
         except (SafetensorError, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ValueError(f"{self.path}: not a readable checkpoint ({error}); delete it to start anew") from error
+            raise ValueError(f"{self.path}: not a readable checkpoint ({error}); delete it to start over") from error
         if settings != self.settings:
             other = sorted(k for k in {*settings, *self.settings} if settings.get(k) != self.settings.get(k))
             raise ValueError(
                 f"{self.path}: a checkpoint of another run ({', '.join(other)} differ); "
-                "give the same settings, or delete it to start anew"
+                "give the same settings, or delete it to start over"
             )
         try:
             run.resume(State(tensors, header["counters"]))
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             first = str(error).splitlines()[0]
-            raise ValueError(f"{self.path}: not a readable checkpoint ({first}); delete it to start anew") from error
+            raise ValueError(f"{self.path}: not a readable checkpoint ({first}); delete it to start over") from error
 
     def remove(self) -> None:
         """Delete the file: the run is finished."""

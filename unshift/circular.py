@@ -28,7 +28,7 @@ from torch.nn import functional as F
 
 from unshift.shifts import check_images
 
-__all__ = ["CircularFilter", "circular_correlation"]
+__all__ = ["CircularFilter", "circular_correlation", "full_row"]
 
 Method = Literal["fft", "direct"]
 
@@ -87,7 +87,7 @@ def faster_method(weight_shape: Sequence[int], size: Sequence[int]) -> Method:
 
     Direct work grows with the kernel, FFT work does not; mixing many channels is what the direct
     kernels are best at. The constants (microseconds per 256 pixels, forward and backward) are
-    read off ``benchmarks/layer.py``, whose table shows both methods side by side.
+    read off ``benchmarks/run.py layers``, whose table shows both methods side by side.
     """
     outputs, inputs, *kernel = weight_shape
     direct = 0.02 * math.prod(kernel) * max(inputs, 8) * max(outputs, 8)

@@ -8,12 +8,17 @@ unshifted image, position 0 scores highest. Equivariance does the rest.
 axes. With ``line_channels`` the net averages its local features along all other axes, for each axis
 in turn, and goes on with 1-D filters: it scores ``f(row) + g(column)``, sees a whole row or column
 at once, and is equivariant as before. A circular shift of a photo shows there, as a seam.
+
+**Axes across.** Of a ring (a panorama, say) one axis moves, and the others come as channels. With
+``across`` the local filters see them as axes again; the mean over them leaves scores of the ring.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +28,7 @@ from torch import Tensor, nn
 from unshift.circular import CircularFilter, circular_correlation
 from unshift.shifts import check_images
 
-__all__ = ["PRESETS", "ShiftEstimator"]
+__all__ = ["PRESETS", "ShiftEstimator", "add_lines", "as_float", "check_input"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -59,33 +64,13 @@ def check_input(images: Tensor, in_channels: int, axes: int, size: Sequence[int]
         )
 
 
-def run_network(
-    images: Tensor,
-    local: nn.ModuleList,
-    lines: nn.ModuleList,
-    means: Callable[[Tensor, int], Tensor],
-) -> Tensor:
-    """Run the one architecture there is: ``local`` layers, then per axis a mean and its ``lines``.
-
-    Float training and integer inference both come through here; they differ only in the layers
-    and in ``means(features, axis)``, which reduces all spatial axes but one. Returns the scores.
-    """
-    features = images
-    for layer in local:
-        features = layer(features)
-    if not lines:
-        return features.squeeze(1)
-    axes = features.ndim - 2
-    total: Tensor | None = None
-    stack: Any
-    for axis, stack in enumerate(lines):
-        along = means(features, axis)
-        for layer in stack:
-            along = layer(along)
-        score = along.squeeze(1).reshape(-1, *[along.shape[-1] if a == axis else 1 for a in range(axes)])
-        total = score if total is None else total + score
-    assert total is not None
-    return total
+def add_lines(along: Sequence[Tensor]) -> Tensor:
+    """Add the scores along each axis, ``(batch, 1, n)``, up to those of all positions, ``(batch, *spatial)``."""
+    shaped = [
+        scores.reshape(-1, *[scores.shape[-1] if a == axis else 1 for a in range(len(along))])
+        for axis, scores in enumerate(along)
+    ]
+    return functools.reduce(torch.add, shaped)
 
 
 class Layer(nn.Module):
@@ -123,12 +108,14 @@ class ShiftEstimator(nn.Module):
     Args:
         in_channels: Channels of the images.
         channels: Output channels of the local layers.
-        kernel_size: Of the local layers, one entry per spatial axis.
+        kernel_size: Of the local layers, one entry per axis they see.
         bias: Whether layers have a bias.
         activation: ``"relu"``, ``"abs"`` or ``"none"``.
         line_channels: Output channels of the 1-D layers along each axis. Empty: there are none.
         line_kernel_size: Of the 1-D layers, one entry per spatial axis.
         size: The one image size that the network fits (dense filters), or None for any.
+        across: Extents of axes that do not move and come as channels, after the channels proper. The local filters
+            see them as their first axes. Only for nets with lines.
         symmetric: Make every filter one with its quarter turns, so that scores turn with square images.
         corners: Of a symmetric net, score the corners between pixels: position ``M`` is then the corner before pixel
             ``M`` along each axis. For that the first kernel is made even; all others of a symmetric net are odd.
@@ -148,12 +135,13 @@ class ShiftEstimator(nn.Module):
         line_channels: Sequence[int] = (),
         line_kernel_size: Sequence[int] = (),
         size: Sequence[int] | None = None,
+        across: Sequence[int] = (),
         symmetric: bool = False,
         corners: bool = False,
     ) -> None:
         super().__init__()
         widths = [in_channels, *channels, *line_channels]
-        axes = len(kernel_size)
+        axes = len(kernel_size) - len(across)
         if not channels or widths[-1] != 1:
             raise ValueError(f"the last layer must have one channel, its scores; got channels {widths[1:]}")
         if activation not in ACTIVATIONS:
@@ -162,12 +150,17 @@ class ShiftEstimator(nn.Module):
             raise ValueError(
                 f"line_kernel_size needs one entry per spatial axis ({axes}), got {tuple(line_kernel_size)}"
             )
+        if across and (axes < 1 or not line_channels or in_channels % math.prod(across)):
+            raise ValueError(
+                f"axes across {tuple(across)} need lines along another axis and a multiple of {math.prod(across)} "
+                f"channels, got kernel {tuple(kernel_size)}, {len(line_channels)} line layers, {in_channels} channels"
+            )
         if size is not None and (len(size) != axes or any(k > n for k, n in zip(kernel_size, size, strict=True))):
             raise ValueError(f"kernel {tuple(kernel_size)} does not fit images of size {tuple(size)}")
         if symmetric and (axes != 2 or len(set(kernel_size)) > 1 or line_channels):
             raise ValueError(f"symmetric filters are square and have no lines, got kernel {tuple(kernel_size)}")
         self.in_channels = in_channels
-        self.axes = axes
+        self.axes, self.across = axes, tuple(across)
         self.size = tuple(size) if size is not None else None
         self._description: dict[str, Any] = {
             "in_channels": in_channels,
@@ -181,30 +174,27 @@ class ShiftEstimator(nn.Module):
         }
         if symmetric:  # written where it matters only: files of 0.1 know neither word
             self._description |= {"symmetric": True, "corners": corners}
-
-        def stack(widths: Sequence[int], kernel: Sequence[int], scores: bool) -> nn.ModuleList:
-            """Build the layers between ``widths``; ``scores``: the last one has no activation."""
-            last = len(widths) - 2 if scores else None
-            layers = []
-            for k, (i, o) in enumerate(itertools.pairwise(widths)):
-                taps = [_parity(n, even=corners and k == 0) for n in kernel] if symmetric else kernel
-                layers.append(Layer(CircularFilter(i, o, taps, bias), "none" if k == last else activation, symmetric))
-            return nn.ModuleList(layers)
+        if across:
+            self._description["across"] = list(across)
+        widths[0] //= math.prod(across)
 
         depth = len(channels) + 1
+        stack = functools.partial(_stack, bias=bias, activation=activation, symmetric=symmetric, corners=corners)
         self.local = stack(widths[:depth], kernel_size, scores=not line_channels)
         self.lines = nn.ModuleList(
             stack(widths[depth - 1 :], [k], scores=True) for k in (line_kernel_size if line_channels else ())
         )
 
     @classmethod
-    def preset(cls, name: str, in_channels: int, size: Sequence[int]) -> ShiftEstimator:
+    def preset(cls, name: str, in_channels: int, size: Sequence[int], across: Sequence[int] = ()) -> ShiftEstimator:
         """Build a preset for images of one size; kernels are clipped to it.
 
         Args:
             name: ``"paper"``, ``"dense"`` or ``"seam"``.
             in_channels: Channels of the images.
             size: Their spatial size.
+            across: Extents of axes that do not move and come as channels. To ``"seam"`` they are axes of its local
+                filters, to the others channels like any.
 
         Returns:
             The network, with random weights.
@@ -224,10 +214,11 @@ class ShiftEstimator(nn.Module):
             seam = cls(
                 in_channels,
                 channels=(24,),
-                kernel_size=clipped(3),
+                kernel_size=[*(min(3, n) for n in across), *clipped(3)],
                 bias=True,
                 line_channels=(64, 64, 1),
                 line_kernel_size=clipped(9),
+                across=across,
             )
             # A seam is a contrast: filters that start blind to brightness find it in fewer epochs.
             for layer in seam.modules():
@@ -247,7 +238,36 @@ class ShiftEstimator(nn.Module):
         """Score every position; the training target is always position 0 of an unshifted image."""
         check_input(images, self.in_channels, self.axes, self.size)
         weight = next(self.parameters())
-        return run_network(as_float(images, weight.dtype), self.local, self.lines, mean_along)
+        features = as_float(images, weight.dtype)
+        if self.across:
+            features = features.unflatten(1, (-1, *self.across))
+        for layer in self.local:
+            features = layer(features)
+        if not len(self.lines):
+            return features.squeeze(1)
+        stacks: Any = self.lines
+        along = [mean_along(features, len(self.across) + axis) for axis in range(self.axes)]
+        return add_lines(
+            [functools.reduce(lambda x, layer: layer(x), stack, along[a]) for a, stack in enumerate(stacks)]
+        )
+
+
+def _stack(
+    widths: Sequence[int],
+    kernel: Sequence[int],
+    scores: bool,
+    bias: bool,
+    activation: str,
+    symmetric: bool,
+    corners: bool,
+) -> nn.ModuleList:
+    """Build the layers between ``widths``; ``scores``: the last one has no activation."""
+    last = len(widths) - 2 if scores else None
+    layers = []
+    for k, (i, o) in enumerate(itertools.pairwise(widths)):
+        taps = [_parity(n, even=corners and k == 0) for n in kernel] if symmetric else kernel
+        layers.append(Layer(CircularFilter(i, o, taps, bias), "none" if k == last else activation, symmetric))
+    return nn.ModuleList(layers)
 
 
 def _parity(taps: int, even: bool) -> int:

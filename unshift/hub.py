@@ -114,7 +114,7 @@ def from_pretrained(repo_id_or_folder: str | Path, *, pad: int | None = None, **
         The restorer.
 
     Raises:
-        ValueError: If there is none, or its files are damaged.
+        ValueError: If there is no restorer, or its files are damaged.
     """
     where = str(repo_id_or_folder)
     if Path(where).is_file():

@@ -11,13 +11,15 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from unshift.coordinates import Coordinates, Pose
+from unshift.estimator import as_float
 from unshift.exact import ordered_bits, rank_restored
 from unshift.shifts import check_images, undo
 
-__all__ = ["collect", "digest", "image_of", "shifted_copies", "usable"]
+__all__ = ["Examples", "collect", "digest", "image_of", "shifted_copies", "usable"]
 
 
-def collect(images: Any, through: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+def collect(images: Any, through: Callable[[Tensor], Tensor]) -> Tensor:
     """Collect images from whatever holds them: a tensor, an array, a ``Dataset`` or a ``DataLoader``.
 
     Args:
@@ -28,16 +30,12 @@ def collect(images: Any, through: Callable[[Tensor], Tensor] | None = None) -> T
     Raises:
         ValueError: If they differ in shape, or are not finite, or there are none.
     """
-    found = [(through or _as_it_is)(part) for part in _parts(images)]
+    found = [through(part) for part in _parts(images)]
     if not found:
         raise ValueError("fit needs at least two images, got 0")
     if len({part.shape[1:] for part in found}) > 1:
         raise ValueError("the images differ in shape; resize or crop them to one size first")
     return (torch.cat(found) if len(found) > 1 else found[0]).detach()
-
-
-def _as_it_is(images: Tensor) -> Tensor:
-    return images
 
 
 def _parts(images: Any) -> Iterator[Tensor]:
@@ -70,6 +68,68 @@ def _stacked(images: list[Tensor]) -> Tensor:
     return torch.stack(images)
 
 
+class Examples:
+    """The images to learn from: where canvases are smaller, and nothing is done to images first, only those.
+
+    Args:
+        images: Whatever :func:`collect` takes.
+        coordinates: What to undo.
+        drop_unusable: Leave out images that cannot be learnt from instead of refusing them.
+        whole: Keep the images themselves: something is done to them first.
+    """
+
+    def __init__(self, images: Any, coordinates: Coordinates, drop_unusable: bool, whole: bool) -> None:
+        self.coordinates = coordinates
+        self.shape: tuple[int, ...] = ()
+        self.on_canvas = False
+
+        def keep(part: Tensor) -> Tensor:
+            canvas = coordinates.canvas(part[:1])
+            self.shape = tuple(part.shape[1:])
+            self.on_canvas = not whole and canvas.shape[1] == 1 and canvas.numel() < part[:1].numel()
+            return torch.cat([coordinates.canvas(some)[:, 0] for some in part.split(256)]) if self.on_canvas else part
+
+        self.data = usable(collect(images, keep), drop_unusable)
+
+    def split(self, validation: int | float, seed: int) -> tuple[Tensor, Tensor]:
+        """Return the images to train on, and those held out: a number of them, or a share.
+
+        Raises:
+            ValueError: If nothing is left to train on, or to hold out.
+        """
+        if not isinstance(validation, int) and not 0 < validation < 1:
+            raise ValueError(f"validation must be a number of images, or a share between 0 and 1, got {validation!r}")
+        held_out = validation if isinstance(validation, int) else max(1, round(validation * len(self.data)))
+        if not 1 <= held_out < len(self.data):
+            raise ValueError(f"validation must leave images to train on: got {validation!r} of {len(self.data)} images")
+        order = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(seed))
+        return self.data[order[held_out:]], self.data[order[:held_out]]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is to be undone, and the size of the images, as plain data."""
+        return {"coordinates": self.coordinates.describe(), "size": list(self.shape[1:])}
+
+    def canvas(self, batch: Tensor) -> Tensor:
+        """Return what the network sees, ``(batch, copies, channel, *positions)``."""
+        return batch[:, None] if self.on_canvas else self.coordinates.canvas(batch)
+
+    def target(self, batch: Tensor, pose: Pose | None) -> Tensor:
+        """Return the candidates that stand for ``pose``, or for no move, ``(batch,)``."""
+        size = self.shape[1:] if self.on_canvas else tuple(batch.shape[2:])  # windows have a size of their own
+        zero = torch.zeros(len(batch), dtype=torch.int64)
+        still = Pose(zero[:, None].expand(-1, len(size)), zero, zero.double())
+        return self.coordinates.candidate(pose or still, size)
+
+    def sample(self, images: Tensor, count: int) -> Tensor:
+        """Return ``count`` canvases."""
+        return self.canvas(images[:count]).flatten(0, 1)[:count]
+
+    def range(self, images: Tensor) -> list[float]:
+        """Return the least and the largest value of some images, as the network sees them."""
+        some = as_float(images[:1000])
+        return [round(float(some.min()), 6), round(float(some.max()), 6)]
+
+
 def digest(images: Tensor) -> str:
     """Return the SHA-256 of images: a checkpoint is for these, and no others of the same name and number."""
     digest = hashlib.sha256(f"{images.dtype} {tuple(images.shape)}".encode())
@@ -94,13 +154,13 @@ def usable(images: Tensor, drop: bool) -> Tensor:
     if not drop and constant.any():
         raise ValueError(
             f"{int(constant.sum())} of {len(images)} images are constant (the first is number "
-            f"{int(constant.nonzero()[0])}): no shift of them can be told; "
-            "remove them, or have unusable images dropped (drop_unusable)"
+            f"{int(constant.nonzero()[0])}): no shift shows in them; "
+            "remove them, or drop them with drop_unusable"
         )
     if not drop and len(copies):
         raise ValueError(
             f"{len(copies)} of {len(images)} images are shifted copies of others (the first is number {copies[0]}): "
-            "which of them is unshifted cannot be learnt; remove them, or have unusable images dropped (drop_unusable)"
+            "nothing says which of them is unshifted; remove them, or drop them with drop_unusable"
         )
     kept = (~constant).nonzero().flatten()
     mask = torch.ones(len(kept), dtype=torch.bool)
@@ -133,7 +193,7 @@ def shifted_copies(images: Tensor) -> list[int]:
         start = int(rank_restored(images[index][None, None], torch.ones(1, dtype=torch.bool)).argmax())
         position = torch.stack(torch.unravel_index(torch.tensor([start]), images.shape[2:]), 1)
         form = undo(images[index : index + 1], position).contiguous().flatten().view(torch.uint8).numpy().tobytes()
-        if seen.setdefault(form, start) != start:  # the same place is a plain repeat, and does no harm
+        if seen.setdefault(form, start) != start:  # at the same place it is a plain repeat, which is harmless
             copies.append(index)
     return copies
 

@@ -125,7 +125,7 @@ def load(path_or_name: str | Path, *, pad: int | None = None) -> Restorer | Chai
 def _stage(stage: dict[str, Any], tensors: dict[str, torch.Tensor], pad: int | None) -> Restorer:
     """Rebuild one restorer from its description and its integers."""
     if _depth(stage["estimator"]["network"]) > len(tensors):
-        raise ValueError("it describes more layers than it holds")
+        raise ValueError("its description has more layers than the file holds")
     with torch.device("meta"):  # shapes first: a header that lies about them must not take memory
         scorer = IntegerEstimator(**stage["estimator"])
     scorer.load_state_dict({name: tensor.to(torch.int64) for name, tensor in tensors.items()}, assign=True)
@@ -195,12 +195,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
             f"{path}: written in format {version} by a newer unshift; this one reads up to {FORMAT}: upgrade unshift"
         )
     if header.pop("sha256", None) != checksum(header, tensors):
-        raise ValueError(f"{path}: damaged: its checksum is not that of its content; download it or fit it again")
+        raise ValueError(f"{path}: damaged: its checksum does not match its content; download it or fit it again")
     return _modern(header, tensors)
 
 
 def _modern(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """Bring a file of format 1 (unshift 0.1) to this format: one stage, and what acted from within the metadata."""
+    """Convert a file of format 1 (unshift 0.1): it had one stage, and kept ``trained_on`` among its metadata."""
     if header["format"] > 1:
         return header, tensors
     metadata = header["metadata"]

@@ -199,7 +199,7 @@ def test_an_interrupt_before_the_first_checkpoint_names_no_file(made, monkeypatc
     def stop(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(training, "augmented", stop)
+    monkeypatch.setattr("unshift.training_run.augmented", stop)
     result = run("fit", made / "blobs.npy", "--out", "x.safetensors", *QUICK)
     assert result.exit_code == 130
     assert "checkpoint" not in result.stderr
@@ -249,7 +249,7 @@ def test_fit_refuses_bad_images(pixels):
     grey = torch.cat([pixels, torch.full((3, 1, 12, 12), 7, dtype=torch.uint8)])
     message = refused(save("constant.npy", grey))
     assert message.startswith("3 of 83 images are constant (the first is number 80)")
-    assert message.endswith("remove them, or have unusable images dropped (drop_unusable)")
+    assert message.endswith("remove them, or drop them with drop_unusable")
     copies = torch.cat([pixels, apply(pixels[:5], torch.tensor([[1, 2]]).expand(5, 2))])
     assert refused(save("copies.npy", copies)).startswith("5 of 85 images are shifted copies of others (the first is")
     Path("text.npy").write_text("hello")

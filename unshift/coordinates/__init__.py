@@ -1,11 +1,13 @@
 """Coordinates: where a pose is a shift. One small protocol, one module for each kind of move.
 
-Adding a kind is one module that says what :class:`Coordinates` asks for, and one line in ``KINDS``.
+A new kind is one module that says what :class:`Coordinates` asks for, and one line in ``MODULES``: CONTRIBUTING.md
+shows how.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from unshift.coordinates.canvas import Canvas, all_shifts, draw_shifts
@@ -37,14 +39,18 @@ __all__ = [
     "rows",
 ]
 
+MODULES = [
+    "canvas",
+    "ring",
+    "turns",
+    "centre",
+    "polar",
+]
+"""Modules of this folder; each has one ``KIND``."""
 KINDS: dict[str, Callable[..., Any]] = {
-    "canvas": Canvas,
-    "ring": Ring,
-    "turns": Turns,
-    "centre": Centre,
-    "polar": Polar,
+    module: import_module(f"unshift.coordinates.{module}").KIND for module in MODULES
 }
-"""The kinds of coordinates, by the name they have in a weights file."""
+"""The kinds of coordinates, by the name they have in a weights file: that of their module."""
 
 
 def from_description(description: dict[str, Any], pad: int | None = None) -> Any:
@@ -63,6 +69,6 @@ def from_description(description: dict[str, Any], pad: int | None = None) -> Any
         raise ValueError(f"no coordinates of kind {kind!r}; there are {', '.join(KINDS)}")
     if pad is not None:
         if "pad" not in arguments:
-            raise ValueError(f"a margin is for circular shifts of all axes; {kind} coordinates have none")
+            raise ValueError(f"pad is for circular shifts along all axes; {kind} coordinates have no margin")
         arguments["pad"] = pad
     return KINDS[kind](**arguments)

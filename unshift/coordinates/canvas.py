@@ -11,7 +11,7 @@ from unshift.coordinates.protocol import Coordinates, Pose, Posed
 from unshift.estimator import ShiftEstimator
 from unshift.shifts import add_margin, apply, check_images, undo
 
-__all__ = ["Canvas", "all_shifts", "circular_distance", "draw_shifts", "ravel", "unravel"]
+__all__ = ["KIND", "Canvas", "all_shifts", "circular_distance", "draw_shifts", "ravel", "unravel"]
 
 
 def unravel(index: Tensor, size: tuple[int, ...]) -> Tensor:
@@ -57,7 +57,7 @@ def circular_distance(shift: Tensor, size: tuple[int, ...]) -> Tensor:
     return torch.minimum(short, whole - short).amax(1).to(torch.float64)
 
 
-class Canvas(nn.Module):
+class Canvas(nn.Module, Coordinates):
     """Cartesian coordinates: the image as it is, all of whose axes go round.
 
     With ``pad`` the image is put on a margin first and cut out again after: ``crop(apply(pad(x), s))`` is a zero-filled
@@ -73,7 +73,6 @@ class Canvas(nn.Module):
     step = "pixel"
     undoes = "circular shifts, exactly"
     reads = frozenset({"shift"})
-    names: tuple[str, ...] = ()
 
     def __init__(self, pad: int = 0, value: float = 0.0) -> None:
         super().__init__()
@@ -82,7 +81,6 @@ class Canvas(nn.Module):
         self.pad, self.value = pad, value
 
     def describe(self) -> dict[str, Any]:
-        """See :class:`Coordinates`."""
         return {"kind": "canvas", "pad": self.pad, "value": self.value}
 
     def extra_repr(self) -> str:
@@ -90,24 +88,13 @@ class Canvas(nn.Module):
         return f"pad={self.pad}, value={self.value}" if self.pad else ""
 
     def canvas(self, images: Tensor) -> Tensor:
-        """See :class:`Coordinates`."""
         check_images(images)
         return add_margin(images, self.pad, self.value)[:, None]
 
-    def looks(self, images: Tensor) -> Tensor:
-        """See :class:`Coordinates`."""
-        return self.canvas(images)
-
-    def settle(self, images: Tensor, scores: Tensor, ranks: Tensor, best: Tensor, tied: Tensor) -> Tensor:
-        """See :class:`Coordinates`."""
-        return ranks
-
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        """See :class:`Coordinates`."""
         return ravel(pose.shift, tuple(n + 2 * self.pad for n in size))
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
-        """See :class:`Coordinates`."""
         positions = tuple(n + 2 * self.pad for n in size)
         shift = unravel(index, positions)
         if self.pad:
@@ -116,16 +103,10 @@ class Canvas(nn.Module):
         return Pose(shift)
 
     def undo(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         return add_margin(undo(add_margin(images, self.pad, self.value), pose.shift), -self.pad)
 
     def redo(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         return add_margin(apply(add_margin(images, self.pad, self.value), pose.shift), -self.pad)
-
-    def move(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
-        return self.redo(images, pose)
 
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
         """See :class:`Coordinates`. On a margin, any shift is one by up to the margin: beyond it pixels are lost."""
@@ -136,25 +117,19 @@ class Canvas(nn.Module):
         return add_margin(images, self.pad, self.value), Canvas()
 
     def moves(self, size: tuple[int, ...]) -> Pose:
-        """See :class:`Coordinates`."""
         return Pose(all_shifts(size))
 
     def carry(self, scores: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         return apply(scores, pose.shift)
 
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        """See :class:`Coordinates`."""
         return circular_distance(pose.shift, tuple(n + 2 * self.pad for n in size))
 
     def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
-        """See :class:`Coordinates`."""
         return ShiftEstimator.preset(preset, channels, [n + 2 * self.pad for n in size])
 
-    def image_channels(self, channels: int, size: tuple[int, ...]) -> int:
-        """See :class:`Coordinates`."""
-        return channels
-
     def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        """See :class:`Coordinates`."""
         return None if positions is None else tuple(n - 2 * self.pad for n in positions)
+
+
+KIND = Canvas

@@ -24,10 +24,10 @@ from unshift.coordinates.turns import Turns
 from unshift.estimator import ShiftEstimator
 from unshift.shifts import apply, undo
 
-__all__ = ["Centre"]
+__all__ = ["KIND", "Centre"]
 
 
-class Centre(nn.Module):
+class Centre(nn.Module, Coordinates):
     """Shifts of square images, told from their true centre. Takes nets with ``symmetric=True`` only.
 
     Its moves are shifts and quarter turns. Quarter turns are not undone, they pass: what stands upright comes out
@@ -38,18 +38,15 @@ class Centre(nn.Module):
     step = "pixel"
     undoes = "circular shifts, exactly"
     reads = frozenset({"shift"})
-    names: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         super().__init__()
         self._turns = Turns("quarter")
 
     def describe(self) -> dict[str, Any]:
-        """See :class:`Coordinates`."""
         return {"kind": "centre"}
 
     def canvas(self, images: Tensor) -> Tensor:
-        """See :class:`Coordinates`."""
         self._turns.check(images)
         return images[:, None]
 
@@ -66,7 +63,7 @@ class Centre(nn.Module):
         n = images.shape[-1]
         shifts = unravel(torch.arange(n * n, device=ranks.device), (n, n)) - n // 2
         values = []
-        for copy, inverse in zip(ranks.unflatten(1, (4, n * n)).unbind(1), self._turns._inverses(2), strict=True):
+        for copy, inverse in zip(ranks.unflatten(1, (4, n * n)).unbind(1), self._turns.inverses(2), strict=True):
             # The copy undone by the turned shift is the turned candidate.
             at = inverse.of_shift(shifts) % n
             values.append(copy.index_select(1, at[:, 0] * n + at[:, 1]))
@@ -75,33 +72,20 @@ class Centre(nn.Module):
         return order
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        """See :class:`Coordinates`."""
         return ravel(pose.shift + torch.tensor(size, device=pose.shift.device) // 2, size)
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
-        """See :class:`Coordinates`."""
         whole = torch.tensor(size, device=index.device)
         return Pose((unravel(index, size) - whole // 2) % whole)
 
     def undo(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         return undo(images, pose.shift)
 
     def redo(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
-        return apply(images, pose.shift)
-
-    def move(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         return apply(images, pose.shift)
 
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
-        """See :class:`Coordinates`."""
         return Pose(self._turns.draw(size, count, scope, generator).shift)
-
-    def ground(self, images: Tensor) -> tuple[Tensor, Coordinates]:
-        """See :class:`Coordinates`."""
-        return images, self
 
     def moves(self, size: tuple[int, ...]) -> Pose:
         """See :class:`Coordinates`. On its own it promises shifts; quarter turns pass through it."""
@@ -109,23 +93,15 @@ class Centre(nn.Module):
         return Pose(found.shift[found.turn == 0])
 
     def carry(self, scores: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         return apply(scores, pose.shift)
 
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        """See :class:`Coordinates`."""
         return self._turns.distance(Pose(pose.shift, torch.zeros_like(pose.shift[:, 0])), size)
 
     def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
-        """See :class:`Coordinates`."""
         self._turns.check(torch.empty(1, channels, *size))
         described = ShiftEstimator.preset(preset, channels, size).describe()
         return ShiftEstimator(**{**described, "symmetric": True, "corners": size[0] % 2 == 0})
 
-    def image_channels(self, channels: int, size: tuple[int, ...]) -> int:
-        """See :class:`Coordinates`."""
-        return channels
 
-    def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        """See :class:`Coordinates`."""
-        return positions
+KIND = Centre

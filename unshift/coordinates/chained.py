@@ -35,14 +35,14 @@ class Chained(nn.Module):
         read = [name for stage in stages for name in sorted(stage.reads)]
         if len(stages) < 2 or len(set(read)) < len(read):
             raise ValueError(
-                "a chain takes two or more restorers, each of which reads another part of the pose; "
+                "a chain takes two or more restorers, and no two may read the same part of the pose; "
                 f"got {len(stages)} that read {', '.join(read)}"
             )
         self.reads = frozenset(read)
         self.unit = " and ".join(stage.unit for stage in stages)
         self.step = " and ".join(stage.step for stage in stages)
         self.undoes = ", and ".join(stage.undoes for stage in stages)
-        self.names: tuple[str, ...] = sum((stage.names for stage in stages), ())  # one stage at the most reads turns
+        self.names: tuple[str, ...] = sum((stage.names for stage in stages), ())  # at most one stage reads turns
 
     def describe(self) -> dict[str, Any]:
         """See :class:`Coordinates`."""

@@ -1,11 +1,7 @@
 """Polar coordinates: a rotation is a shift of the angle axis.
 
-The paper's grid (section 5.2) in ``d + 1`` dimensions, with ``0 < a < 1``::
-
-    x(I) = image at (pi i_1/(n_1 - 1), ..., pi i_{d-1}/(n_{d-1} - 1), 2 pi i_d/n_d, R a^{i_{d+1}})
-
-or with the linear radius ``R i/n``. Of its angles one goes all the way round, the azimuth: it is the one
-axis of the canvas, and a rotation in its plane shifts it circularly. Radii, and a volume's angles to its
+Of the angles of the paper's grid (:mod:`~unshift.coordinates.polar_grid`) one goes all the way round, the azimuth: it
+is the one axis of the canvas, and a rotation in its plane shifts it circularly. Radii, and a volume's angles to its
 axis, are *channels*. The estimator, its training and its exact integers then work as they are.
 
 Convention
@@ -26,7 +22,6 @@ pixels) and a rest between -45 and 45 degrees (bilinear, zero outside; a rest of
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -34,13 +29,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from unshift.coordinates.polar_grid import grid_samples
 from unshift.coordinates.protocol import Coordinates, Pose, Posed
 from unshift.coordinates.rotation import GRAIN, rotate, rotate_grains
 from unshift.estimator import ShiftEstimator, as_float
 from unshift.exact import is_traced, largest_of, restored_keys
 from unshift.shifts import apply, check_images
 
-__all__ = ["ROTATIONS", "Polar", "polar_points"]
+__all__ = ["KIND", "ROTATIONS", "Polar"]
 
 ROTATIONS: dict[str, dict[str, Any]] = {
     "paper": {"grid": {"angles": 36, "radii": 36, "ratio": 0.92, "refine": False}, "channels": None},
@@ -51,68 +47,29 @@ ROTATIONS: dict[str, dict[str, Any]] = {
 POLAR_ANGLES = 9  # of a volume, unless told: from one pole to the other in steps of 22.5 degrees
 
 
-# --- the grid -------------------------------------------------------------------------------------
-
-
-def polar_points(
-    polar_angles: Sequence[int], azimuth: Sequence[float], radii: Sequence[float]
-) -> list[list[list[list[float]]]]:
-    """Return the grid's Cartesian points, ``[point of the polar angles][radius][azimuth][d + 1]``.
-
-    ``polar_angles`` are the numbers ``n_1, ..., n_{d-1}`` of angles from 0 to pi, ends included; none for an
-    image. The last two coordinates span the plane of rotation: right, and up.
-
-    >>> polar_points((), [0.0], [2.0])
-    [[[[2.0, 0.0]]]]
-    """
-    steps = [[math.pi * i / (n - 1) for i in range(n)] for n in polar_angles]
-    grid = []
-    for angles in itertools.product(*steps):
-        heads, rest = [], 1.0
-        for angle in angles:
-            heads.append(rest * math.cos(angle))
-            rest *= math.sin(angle)
-        unit = [[*heads, rest * math.cos(turn), rest * math.sin(turn)] for turn in azimuth]
-        grid.append([[[radius * c for c in point] for point in unit] for radius in radii])
-    return grid
-
-
-def _corners(position: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the flat indices and weights, each ``(2^m, ...)``, of the pixels around ``position`` ``(..., m)``.
-
-    Positions count pixels from the first one's centre, all axes of length ``size``; what lies outside
-    has weight 0.
-    """
-    low = position.floor()
-    fraction = position - low
-    indices, weights = [], []
-    for corner in itertools.product((0, 1), repeat=position.shape[-1]):
-        index = torch.zeros_like(low[..., 0], dtype=torch.int64)
-        weight = torch.ones_like(low[..., 0])
-        for axis, up in enumerate(corner):
-            at = low[..., axis].long() + up
-            share = fraction[..., axis] if up else 1 - fraction[..., axis]
-            weight = weight * torch.where((at >= 0) & (at < size), share, 0.0)
-            index = index * size + at.clamp(0, size - 1)
-        indices.append(index)
-        weights.append(weight)
-    return torch.stack(indices), torch.stack(weights)
-
-
-class Polar(nn.Module):
+class Polar(nn.Module, Coordinates):
     """Polar coordinates of square images, or spherical ones of cubic volumes about one of their axes.
 
     Images ``(batch, channel, size, size)`` have canvases ``(batch, 1, channel * radii, angles)``; volumes, with
-    ``polar_angles``, ``(batch, 1, channel * polar_angles * radii, angles)``. ``radius`` is R in
-    pixels, half the image's size unless given; ``ratio`` is the paper's ``a``, and ``None`` spaces radii evenly.
-    ``refine`` reads the angle between grid positions, off the parabola through the scores about the highest.
-    Differentiable; uint8 is scaled to [0, 1].
+    ``polar_angles``, ``(batch, 1, channel * polar_angles * radii, angles)``. Differentiable; uint8 is scaled to [0, 1].
+
+    Args:
+        size: Of the images or volumes, along each axis.
+        angles: Steps of the full circle, a multiple of 4.
+        radii: Circles of the grid.
+        radius: Of the outermost circle, in pixels. Default: half the size.
+        ratio: Of each radius to the one before, the paper's ``a``. None spaces radii evenly.
+        refine: Read the angle between grid positions, off the parabola through the scores about the highest.
+        polar_angles: Of a volume, the angles from pole to pole; None for images.
+        axis: Of a volume, the axis to turn about.
+
+    Raises:
+        ValueError: If the grid does not fit the images, or quarter turns do not fall on it.
     """
 
     unit = "degrees"
     undoes = "rotations, quarter turns exactly"
     reads = frozenset({"angle"})
-    names: tuple[str, ...] = ()
     index: Tensor
     weight_bits: Tensor
 
@@ -159,22 +116,10 @@ class Polar(nn.Module):
             "axis": axis,
         }
         lengths = [outer * (i / radii if ratio is None else ratio**i) for i in range(radii)]
-        quadrant = [2 * math.pi * i / angles for i in range(angles // 4)]
-        points = polar_points(() if polar_angles is None else (polar_angles,), quadrant, lengths)
-        place = torch.tensor(points, dtype=torch.float64).flatten(0, 1)  # (channel, azimuth, axis)
-        # Right is the column, up is minus the row; a volume's axis of rotation comes before them.
-        place = torch.stack([*place.unbind(-1)[:-2], -place[..., -1], place[..., -2]], -1)
-        index, weight = _corners((size - 1) / 2 + place, size)
-        # What stands at azimuth t + 90 q in an image stands at t once it is turned back q quarters. So each
-        # quadrant looks, with the same weights in the same order, at the pixels of the image so turned.
-        numbers = torch.arange(size**self.spatial_axes).view([size] * self.spatial_axes)
-        if self.spatial_axes == 3:
-            numbers = numbers.movedim(axis, 0)
-        turned = [torch.rot90(numbers, -quarter, (-2, -1)).flatten() for quarter in range(4)]
-        self.register_buffer("index", torch.cat([pixel[index] for pixel in turned], -1).flatten(1), persistent=False)
+        index, weight = grid_samples(size, angles=angles, lengths=lengths, polar_angles=polar_angles, axis=axis)
+        self.register_buffer("index", index, persistent=False)
         # As integers, which Module.half() leaves alone.
-        bits = weight.repeat(1, 1, 4).flatten(1).view(torch.int64)
-        self.register_buffer("weight_bits", bits, persistent=False)
+        self.register_buffer("weight_bits", weight.view(torch.int64), persistent=False)
         self.step = f"step of {360 / angles:g} degrees"
         # Made here: a loop of a graph cannot hold numbers made inside it, and a plain one would be rounded to float32.
         self._grains_a_step = torch.tensor(360 / angles * GRAIN, dtype=torch.float64)
@@ -194,7 +139,6 @@ class Polar(nn.Module):
         return cls(size[0], polar_angles=None if len(size) == 2 else POLAR_ANGLES, **_preset(name)["grid"])
 
     def describe(self) -> dict[str, Any]:
-        """See :class:`Coordinates`."""
         return {"kind": "polar", **self._description}
 
     def extra_repr(self) -> str:
@@ -235,15 +179,10 @@ class Polar(nn.Module):
         assert found is not None, "run it once before a graph is made of it"
         return found[1]
 
-    def looks(self, images: Tensor) -> Tensor:
-        """See :class:`Coordinates`."""
-        return self.canvas(images)
-
     def settle(self, images: Tensor, scores: Tensor, ranks: Tensor, best: Tensor, tied: Tensor) -> Tensor:
-        """See :class:`Coordinates`.
+        """See :class:`Coordinates`. Where canvases are one and the same, the images may differ: the largest wins.
 
-        Candidates whose canvases are one and the same may still differ as images, where the grid does not look: of
-        those, the one that restores to the largest image wins.
+        The grid does not look everywhere, so such candidates are compared as the images that they restore to.
         """
         order = torch.where(best, ranks, -1)
         same = order == order.amax(1, keepdim=True)
@@ -257,7 +196,6 @@ class Polar(nn.Module):
         return (places == index[:, None]).to(torch.int64)
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        """See :class:`Coordinates`."""
         assert pose.angle is not None
         return (pose.angle * self.angles / 360).round().to(torch.int64) % self.angles
 
@@ -282,14 +220,12 @@ class Polar(nn.Module):
         return torch.where(grains >= 180 * GRAIN, grains - 360 * GRAIN, grains)
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
-        """See :class:`Coordinates`."""
         still = torch.zeros(index.shape[0], len(size), dtype=torch.int64, device=index.device)
         return Pose(still, angle=self._grains(index, scores).to(torch.float64) / GRAIN)
 
     # --- undoing it, and doing it ---
 
     def undo(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         return self._rotated(images, pose, -1)
 
     def redo(self, images: Tensor, pose: Posed) -> Tensor:
@@ -307,23 +243,17 @@ class Polar(nn.Module):
         return rotate(images, pose.angle, axis=self.axis)
 
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
-        """See :class:`Coordinates`."""
         limit = 180 if scope is None else scope
         angle = (2 * torch.rand(count, dtype=torch.float64, generator=generator) - 1) * limit
         return Pose(torch.zeros(count, len(size), dtype=torch.int64), angle=angle)
 
     # --- exactness ---
 
-    def ground(self, images: Tensor) -> tuple[Tensor, Coordinates]:
-        """See :class:`Coordinates`."""
-        return images, self
-
     def moves(self, size: tuple[int, ...]) -> Pose:
         """See :class:`Coordinates`. Quarter turns: all other angles are interpolated."""
         return Pose(torch.zeros(4, len(size), dtype=torch.int64), angle=90.0 * torch.arange(4, dtype=torch.float64))
 
     def carry(self, scores: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         assert pose.angle is not None
         return apply(scores, (pose.angle / 90).round().to(torch.int64)[:, None] * (self.angles // 4))
 
@@ -336,18 +266,15 @@ class Polar(nn.Module):
     # --- making a restorer ---
 
     def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
-        """See :class:`Coordinates`."""
         widths, inputs = _preset(preset)["channels"], channels * self.channels
         if widths is None:
             return ShiftEstimator.preset("paper", inputs, [self.angles])
         return ShiftEstimator(inputs, channels=widths, kernel_size=[self.angles], bias=True, size=[self.angles])
 
     def image_channels(self, channels: int, size: tuple[int, ...]) -> int:
-        """See :class:`Coordinates`."""
         return channels // self.channels
 
     def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        """See :class:`Coordinates`."""
         return (self.size,) * self.spatial_axes
 
 
@@ -355,3 +282,6 @@ def _preset(preset: str) -> dict[str, Any]:
     if preset not in ROTATIONS:
         raise ValueError(f"no preset {preset!r} for rotations; there are {', '.join(ROTATIONS)}")
     return ROTATIONS[preset]
+
+
+KIND = Polar

@@ -7,6 +7,7 @@ described is for the coordinates to say. Nothing outside this package asks which
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -58,7 +59,8 @@ class Coordinates(Protocol):
     """Where a pose is a shift.
 
     Canvases are ``(batch, copies, channel, *positions)``: the network scores each copy by itself. A *candidate* is one
-    copy and one position of it, as a flat index.
+    copy and one position of it, as a flat index. A kind of move inherits from this and says what is left abstract; the
+    other methods do what most kinds want.
     """
 
     unit: str
@@ -69,37 +71,46 @@ class Coordinates(Protocol):
     """What it undoes, in words: ``"circular shifts"``."""
     reads: frozenset[str]
     """Which parts of a pose it reads: of ``"shift"``, ``"turn"``, ``"angle"``."""
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     """What the elements of its group of turns are called in tables: none where nothing turns."""
 
     # --- what the network sees, and what its answer means ---
 
+    @abstractmethod
     def canvas(self, images: Tensor) -> Tensor:
         """Return what the network sees of ``images``, or raise a ``ValueError`` if they do not fit."""
 
     def looks(self, images: Tensor) -> Tensor:
         """Return the arrays that the tie rule compares: most often the canvas."""
+        return self.canvas(images)
 
     def settle(self, images: Tensor, scores: Tensor, ranks: Tensor, best: Tensor, tied: Tensor) -> Tensor:
         """Turn ``ranks`` of the looks into an order among candidates; most often it is that already."""
+        return ranks
 
+    @abstractmethod
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
         """Return the pose that candidates ``index`` ``(batch,)`` stand for in images of ``size``."""
 
+    @abstractmethod
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """Return the candidates that stand for ``pose``, the inverse of :meth:`pose`: the targets of training."""
 
     # --- undoing it, and doing it ---
 
+    @abstractmethod
     def undo(self, images: Tensor, pose: Posed) -> Tensor:
         """Take ``images`` back to where they were before ``pose``."""
 
+    @abstractmethod
     def redo(self, images: Tensor, pose: Posed) -> Tensor:
         """Put upright ``images`` (a mask, another image) where the input was: the inverse of :meth:`undo`."""
 
     def move(self, images: Tensor, pose: Posed) -> Tensor:
         """Move upright ``images`` as the world would: for evaluations and checks."""
+        return self.redo(images, pose)
 
+    @abstractmethod
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
         """Draw random poses of images of ``size``: up to ``scope`` units each way, or any at all."""
 
@@ -107,26 +118,34 @@ class Coordinates(Protocol):
 
     def ground(self, images: Tensor) -> tuple[Tensor, Coordinates]:
         """Return the images on which :meth:`moves` are exact, and the coordinates there: most often both as given."""
+        return images, self
 
+    @abstractmethod
     def moves(self, size: tuple[int, ...]) -> Pose:
         """Return every move that must be undone bit for bit."""
 
+    @abstractmethod
     def carry(self, scores: Tensor, pose: Posed) -> Tensor:
         """Return what ``scores`` ``(batch, copies, *positions)`` become under one of :meth:`moves` of the image."""
 
+    @abstractmethod
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """Return how far ``pose`` is from no move, float64 ``(batch,)`` in steps; infinite for a wrong turn."""
 
     # --- making a restorer, and describing it ---
 
+    @abstractmethod
     def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
         """Return a preset's network for images of ``channels`` and ``size``."""
 
     def image_channels(self, channels: int, size: tuple[int, ...]) -> int:
         """Return how many channels images of ``size`` have whose canvases have ``channels``."""
+        return channels
 
     def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
         """Return the size of images whose canvases have these positions (None: any), or None if unknown."""
+        return positions
 
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Return plain data, ``{"kind": ..., **arguments}``, for the weights file."""

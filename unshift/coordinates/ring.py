@@ -13,16 +13,16 @@ from unshift.coordinates.protocol import Coordinates, Pose, Posed
 from unshift.estimator import ShiftEstimator
 from unshift.shifts import apply, check_images, undo
 
-__all__ = ["Ring"]
+__all__ = ["KIND", "Ring"]
 
 
-class Ring(nn.Module):
+class Ring(nn.Module, Coordinates):
     """Arrays that go round along one axis and never move along the others.
 
-    The network sees the other axes as channels: one circular position has all its pixels at once. So it takes arrays of
-    one extent along these axes, and of any length along the ring. On photos, local 2-D filters before the 1-D ones find
-    far more (``benchmarks/ring.py``), and are still to come. A shift has a zero for every other axis, so that
-    ``unshift.undo`` takes it back.
+    On the canvas the other axes are channels: one circular position has all its pixels at once. So a network takes
+    arrays of one extent along these axes, and of any length along the ring. The preset ``seam`` runs local filters over
+    all axes first: of CIFAR-10's photos, whose columns went round, that finds 95.6% to the column where channels alone
+    find 81.0% (``benchmarks/ring.py``). A shift has a zero for every other axis: ``unshift.undo`` takes it back.
 
     Args:
         axis: The spatial axis that goes round: 0 is the first after the channels, -1 the last.
@@ -32,7 +32,6 @@ class Ring(nn.Module):
     step = "pixel"
     undoes = "circular shifts along one axis, exactly"
     reads = frozenset({"shift"})
-    names: tuple[str, ...] = ()
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__()
@@ -41,7 +40,6 @@ class Ring(nn.Module):
         self.axis = axis
 
     def describe(self) -> dict[str, Any]:
-        """See :class:`Coordinates`."""
         return {"kind": "ring", "axis": self.axis}
 
     def extra_repr(self) -> str:
@@ -61,69 +59,45 @@ class Ring(nn.Module):
         return torch.stack([ring if a == self._axis(axes) else zero for a in range(axes)], 1)
 
     def canvas(self, images: Tensor) -> Tensor:
-        """See :class:`Coordinates`."""
         axis = self._axis(len(check_images(images)))
         return images.movedim(2 + axis, -1).flatten(1, -2)[:, None]
 
-    def looks(self, images: Tensor) -> Tensor:
-        """See :class:`Coordinates`."""
-        return self.canvas(images)
-
-    def settle(self, images: Tensor, scores: Tensor, ranks: Tensor, best: Tensor, tied: Tensor) -> Tensor:
-        """See :class:`Coordinates`."""
-        return ranks
-
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        """See :class:`Coordinates`."""
         axis = self._axis(len(size))
         return pose.shift[:, axis] % size[axis]
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
-        """See :class:`Coordinates`."""
         return Pose(self._alone(index, len(size)))
 
     def undo(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         return undo(images, pose.shift)
 
     def redo(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         return apply(images, pose.shift)
 
-    def move(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
-        return self.redo(images, pose)
-
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
-        """See :class:`Coordinates`."""
         ring = draw_shifts((size[self._axis(len(size))],), count, scope, generator)[:, 0]
         return Pose(self._alone(ring, len(size)))
 
-    def ground(self, images: Tensor) -> tuple[Tensor, Coordinates]:
-        """See :class:`Coordinates`."""
-        return images, self
-
     def moves(self, size: tuple[int, ...]) -> Pose:
-        """See :class:`Coordinates`."""
         return Pose(self._alone(torch.arange(size[self._axis(len(size))]), len(size)))
 
     def carry(self, scores: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         return apply(scores, pose.shift[:, self._axis(pose.shift.shape[1]), None])
 
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        """See :class:`Coordinates`."""
         return circular_distance(pose.shift, size)
 
     def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
-        """See :class:`Coordinates`."""
-        length = size[self._axis(len(size))]
-        return ShiftEstimator.preset(preset, channels * math.prod(size) // length, [length])
+        axis = self._axis(len(size))
+        others = (*size[:axis], *size[axis + 1 :])
+        return ShiftEstimator.preset(preset, channels * math.prod(others), [size[axis]], across=others)
 
     def image_channels(self, channels: int, size: tuple[int, ...]) -> int:
-        """See :class:`Coordinates`."""
         return channels * size[self._axis(len(size))] // math.prod(size)
 
     def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        """See :class:`Coordinates`."""
         return None
+
+
+KIND = Ring

@@ -29,7 +29,7 @@ from unshift.coordinates.protocol import Coordinates, Pose, Posed
 from unshift.estimator import ShiftEstimator
 from unshift.shifts import apply, check_images, take, undo
 
-__all__ = ["GROUPS", "Turn", "Turns"]
+__all__ = ["GROUPS", "KIND", "Turn", "Turns"]
 
 
 class Turn(NamedTuple):
@@ -109,7 +109,7 @@ GROUPS = {
 """The groups by name. The identity comes first in each."""
 
 
-class Turns(nn.Module):
+class Turns(nn.Module, Coordinates):
     """Shifts and a group of turns at once, all of it undone bit for bit.
 
     One network scores every copy; the choice is one argmax over copies and positions. It costs as many passes as the
@@ -137,7 +137,6 @@ class Turns(nn.Module):
         self.names = kind.names or tuple(str(g) for g in range(len(self._elements(kind.axes[0]))))
 
     def describe(self) -> dict[str, Any]:
-        """See :class:`Coordinates`."""
         return {"kind": "turns", "group": self.group}
 
     def extra_repr(self) -> str:
@@ -147,7 +146,8 @@ class Turns(nn.Module):
     def _elements(self, axes: int) -> list[Turn]:
         return GROUPS[self.group].elements(axes)
 
-    def _inverses(self, axes: int) -> list[Turn]:
+    def inverses(self, axes: int) -> list[Turn]:
+        """Return the inverse of each element, in their order, for arrays of this many spatial axes."""
         elements = self._elements(axes)
         return [next(other for other in elements if turn.then(other) == elements[0]) for turn in elements]
 
@@ -164,27 +164,16 @@ class Turns(nn.Module):
         return size
 
     def canvas(self, images: Tensor) -> Tensor:
-        """See :class:`Coordinates`."""
         axes = len(self.check(images))
-        return torch.stack([turn(images) for turn in self._inverses(axes)], 1)
-
-    def looks(self, images: Tensor) -> Tensor:
-        """See :class:`Coordinates`."""
-        return self.canvas(images)
-
-    def settle(self, images: Tensor, scores: Tensor, ranks: Tensor, best: Tensor, tied: Tensor) -> Tensor:
-        """See :class:`Coordinates`."""
-        return ranks
+        return torch.stack([turn(images) for turn in self.inverses(axes)], 1)
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        """See :class:`Coordinates`."""
         assert pose.turn is not None
-        inverses = [element.of_shift(pose.shift) for element in self._inverses(len(size))]
+        inverses = [element.of_shift(pose.shift) for element in self.inverses(len(size))]
         position = torch.stack(inverses, 1).gather(1, pose.turn[:, None, None].expand(-1, 1, len(size)))[:, 0]
         return pose.turn * math.prod(size) + ravel(position, size)
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
-        """See :class:`Coordinates`."""
         turn = index // math.prod(size)
         position = unravel(index % math.prod(size), size)
         moved = torch.stack([element.of_shift(position) for element in self._elements(len(size))], 1)
@@ -200,18 +189,12 @@ class Turns(nn.Module):
         return take(images.flatten(1)[:, None], tables[turn][:, None]).view(images.shape[0], images.shape[1], *size)
 
     def undo(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         assert pose.turn is not None
-        return self._turned(undo(images, pose.shift), pose.turn, self._inverses(images.ndim - 2))
+        return self._turned(undo(images, pose.shift), pose.turn, self.inverses(images.ndim - 2))
 
     def redo(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         assert pose.turn is not None
         return apply(self._turned(images, pose.turn, self._elements(images.ndim - 2)), pose.shift)
-
-    def move(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
-        return self.redo(images, pose)
 
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
         """See :class:`Coordinates`. A scope limits the shift; any turn may come with it, but none with scope 0."""
@@ -219,12 +202,7 @@ class Turns(nn.Module):
         turn = torch.randint(len(self._elements(len(size))), (count,), generator=generator)
         return Pose(shift, torch.zeros_like(turn) if scope == 0 else turn)
 
-    def ground(self, images: Tensor) -> tuple[Tensor, Coordinates]:
-        """See :class:`Coordinates`."""
-        return images, self
-
     def moves(self, size: tuple[int, ...]) -> Pose:
-        """See :class:`Coordinates`."""
         shifts, count = all_shifts(size), len(self._elements(len(size)))
         return Pose(shifts.repeat(count, 1), torch.arange(count).repeat_interleave(len(shifts)))
 
@@ -232,26 +210,19 @@ class Turns(nn.Module):
         """See :class:`Coordinates`. Copy ``h^-1 g`` becomes copy ``g``, shifted by ``g^-1 . t``."""
         assert pose.turn is not None
         axes = scores.ndim - 2
-        elements, inverses = self._elements(axes), self._inverses(axes)
+        elements, inverses = self._elements(axes), self.inverses(axes)
         comes_from = torch.tensor([[elements.index(g.then(h)) for g in elements] for h in inverses])
         copies = scores[torch.arange(len(scores))[:, None], comes_from[pose.turn]]
         moved = [apply(copies[:, g : g + 1], inverses[g].of_shift(pose.shift)) for g in range(len(elements))]
         return torch.cat(moved, 1)
 
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        """See :class:`Coordinates`."""
         assert pose.turn is not None
         return torch.where(pose.turn == 0, circular_distance(pose.shift, size), math.inf)
 
     def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
-        """See :class:`Coordinates`."""
         self.check(torch.empty(1, channels, *size))
         return ShiftEstimator.preset(preset, channels, size)
 
-    def image_channels(self, channels: int, size: tuple[int, ...]) -> int:
-        """See :class:`Coordinates`."""
-        return channels
 
-    def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        """See :class:`Coordinates`."""
-        return positions
+KIND = Turns

@@ -25,6 +25,8 @@ from torch import Tensor
 
 from unshift.data.pixels import ImageSet
 
+__all__ = ["SUFFIXES", "load_array"]
+
 SUFFIXES = (".npy", ".npz")
 LAYOUTS = ("nl", "ncl", "nlc", "nhw", "nchw", "nhwc", "ndhw", "ncdhw", "ndhwc")
 

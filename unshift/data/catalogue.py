@@ -17,10 +17,15 @@ from unshift.data.pixels import ImageSet
 
 __all__ = ["DATASETS", "Status", "dataset", "find", "get", "status"]
 
+MODULES = [
+    "mnist",
+    "fashion_mnist",
+    "cifar10",
+    "mnist3d",
+]
+"""Modules of this folder; each has its ``ENTRIES``."""
 DATASETS: dict[str, Entry] = {
-    entry.name: entry
-    for module in ("mnist", "fashion_mnist", "cifar10", "mnist3d")  # files beside this one
-    for entry in import_module(f"unshift.data.{module}").ENTRIES
+    entry.name: entry for module in MODULES for entry in import_module(f"unshift.data.{module}").ENTRIES
 }
 
 

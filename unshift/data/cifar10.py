@@ -8,6 +8,8 @@ from torch import Tensor
 from unshift.data.entry import Entry
 from unshift.data.files import File
 
+__all__ = ["ENTRIES"]
+
 _BATCH = 10_000  # images a file
 _RECORD = 1 + 3 * 32 * 32  # a label, then three planes
 

@@ -20,6 +20,8 @@ from filelock import FileLock
 
 from unshift.data.files import DataError, File, root
 
+__all__ = ["fetch", "fetch_archive", "retrieve", "scratch_folder", "without_password"]
+
 TIMEOUT = 30  # seconds to connect, and between two packets
 
 
@@ -58,7 +60,7 @@ def retrieve(urls: Sequence[str], known_hash: str, folder: Path) -> Path:
         The path of the file, whose hash is the known one.
 
     Raises:
-        DataError: If no address gave the file. The message has the reason for each.
+        DataError: If the file could not be downloaded from any address. The message has the reason for each.
     """
     import pooch  # here: it is needed once, and brings a web client along
 
@@ -75,7 +77,7 @@ def retrieve(urls: Sequence[str], known_hash: str, folder: Path) -> Path:
             return Path(pooch.retrieve(url, known_hash, fname=name, path=folder, downloader=downloader))
         except (OSError, ValueError) as error:  # OSError: all that the web client raises; ValueError: the hash
             problems.append(f"{without_password(url)}: {' '.join(without_password(url, str(error)).split())}")
-    raise DataError("no address gave the file. " + "; ".join(problems))
+    raise DataError("the file could not be downloaded from any address. " + "; ".join(problems))
 
 
 def without_password(url: str, text: str | None = None) -> str:

@@ -17,6 +17,8 @@ from unshift.data.download import fetch, fetch_archive
 from unshift.data.files import DataError, File, read, root
 from unshift.data.pixels import ImageSet
 
+__all__ = ["SPLITS", "Entry"]
+
 SPLITS = ("train", "test")
 
 

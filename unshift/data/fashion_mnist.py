@@ -5,6 +5,8 @@ from __future__ import annotations
 from unshift.data.entry import Entry
 from unshift.data.mnist import MNIST, idx_files, read_digits
 
+__all__ = ["ENTRIES"]
+
 FASHION_MNIST = Entry(
     name="fashion-mnist",
     about="articles of clothing",

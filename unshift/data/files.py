@@ -13,6 +13,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+__all__ = ["DataError", "File", "read", "root"]
+
 
 class DataError(ValueError):
     """A file of a data set is missing, damaged or out of reach. The message says what to do."""

@@ -18,6 +18,8 @@ from torch import Tensor
 from unshift.data.entry import Entry
 from unshift.data.files import DataError, File, read
 
+__all__ = ["ENTRIES", "MNIST", "MNIST_10K", "idx_files", "make_embedded", "read_digits"]
+
 FOLDER = Path(__file__).with_name("mnist-10k")
 DIGITS = tuple("0123456789")
 LICENCE = "CC BY-SA 3.0"

@@ -23,6 +23,8 @@ from tqdm import tqdm
 
 from unshift.data.pixels import ImageSet, check_channels, check_fit
 
+__all__ = ["load_folder", "load_images", "suffixes"]
+
 _REFUSED = {"EPS", "WMF", "HDF5", "GRIB", "BUFR", "MPEG"}
 
 

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from unshift.shifts import add_margin
 
+__all__ = ["ImageSet", "check_channels", "check_fit", "fit_to", "pad", "prepare", "resize", "to_channels", "to_float"]
+
 FITS = ("resize", "crop")
 
 

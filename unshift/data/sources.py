@@ -10,6 +10,8 @@ from unshift.data import arrays, photos
 from unshift.data.catalogue import DATASETS, dataset, find
 from unshift.data.pixels import ImageSet, check_channels, check_fit, fit_to, to_channels
 
+__all__ = ["open_images"]
+
 
 def open_images(
     source: str | os.PathLike[str],

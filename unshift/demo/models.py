@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import unshift
-from unshift.data.files import root
+from unshift.data import root
 
 __all__ = ["put_classifier", "put_restorer"]
 

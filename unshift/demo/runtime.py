@@ -18,8 +18,8 @@ import zlib
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from unshift.data import DataError, root
 from unshift.data.download import retrieve, scratch_folder, without_password
-from unshift.data.files import DataError, root
 
 __all__ = ["FILES", "VERSION", "registry", "runtime_files"]
 
@@ -36,7 +36,7 @@ FILES = {
 }
 """What the page needs of it, and the sha256 of each: the programming interface, and the WebAssembly."""
 _PUBLIC = "https://registry.npmjs.org/"
-_HINT = f"or give --runtime a copy of {ARCHIVE} (`npm pack onnxruntime-web@{VERSION}` brings one) or its dist/ folder"
+_HINT = f"or give --runtime a copy of {ARCHIVE} (from `npm pack onnxruntime-web@{VERSION}`) or its dist/ folder"
 
 
 def runtime_files(given: Path | None = None, *, download: bool = True) -> dict[str, Path]:
@@ -92,7 +92,7 @@ def _complete(folder: Path) -> bool:
 def _from_data_folder(download: bool) -> dict[str, Path]:
     if not _complete(_home()):
         if not download and not (root() / ARCHIVE).is_file():
-            raise DataError(f"{ARCHIVE} is not in {root()}; `npm pack onnxruntime-web@{VERSION}` brings it")
+            raise DataError(f"{ARCHIVE} is not in {root()}; get it with `npm pack onnxruntime-web@{VERSION}`")
         with scratch_folder() as scratch:
             if (root() / ARCHIVE).is_file():
                 return _unpack(root() / ARCHIVE)

@@ -14,8 +14,8 @@ One spelling of all this, in operations that PyTorch and exported graphs run ali
 
 from unshift.exact.calibration import quantise
 from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator
-from unshift.exact.kernels import is_traced
 from unshift.exact.softmax import confidence
+from unshift.exact.task import is_traced
 from unshift.exact.ties import choose, largest_of, ordered_bits, rank_restored, restored_keys
 
 __all__ = [

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from unshift.estimator import ShiftEstimator, as_float, check_input
-from unshift.exact.integers import IN_PLACE, LARGEST_SCALE, IntegerEstimator, bits_of
-from unshift.exact.kernels import float32_is_plain
+from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator, bits_of
+from unshift.exact.task import float32_is_plain
 
 __all__ = ["quantise"]
 
@@ -76,7 +76,7 @@ class _Calibration:
         self._made: dict[Any, Any] = {}
         layers: Any = net.local
         widest = max(max(layer.weight.shape[:2]) for layer in layers)
-        self.block = max(1, BLOCK // (math.prod(images.shape[2:]) * widest))
+        self.block = max(1, BLOCK // (math.prod((*net.across, *images.shape[2:])) * widest))
 
     def _ready(self, layer: Any, values: Tensor) -> Any:
         if layer not in self._made:
@@ -91,12 +91,12 @@ class _Calibration:
             raise ValueError("the sample images contain NaN or infinity (as float32)")
         scale = min(net.largest / top, LARGEST_SCALE) if top > 0 else 1.0
         net.pixel_scale_bits.copy_(bits_of(scale))
-        return torch.full([net.in_channels], 1 / scale, dtype=torch.float64)
+        return torch.full([net.in_channels // math.prod(net.across)], 1 / scale, dtype=torch.float64)
 
     def after_local(self, count: int) -> Iterator[Tensor]:
         """Yield the images, part by part, as they are after ``count`` local layers."""
         for part in self.images.split(self.block):
-            values = self.net.pixels(part)
+            values = self.net.unfold(self.net.pixels(part))
             for layer in list(self.net.local)[:count]:
                 values = layer(values, self._ready(layer, values))
             yield values
@@ -107,10 +107,7 @@ class _Calibration:
             if layer.divisor is None:
                 break
             scale = _fill(layer, floating.effective(), unit, self.sum_bits)
-            tops = [
-                _top(IN_PLACE[layer.activation](layer.sums(values, self._ready(layer, values))))
-                for values in inputs(at)
-            ]
+            tops = [_top(layer.sums(values, self._ready(layer, values)), layer.activation) for values in inputs(at)]
             layer.divisor.copy_(_divisor(torch.stack(tops).amax(0), self.net.largest))
             del self._made[layer]  # made when its divisor was not known
             unit = layer.divisor.cpu() / scale
@@ -119,6 +116,7 @@ class _Calibration:
     def line(self, axis: int, layers: Any, floats: Any, unit: Tensor) -> Tensor:
         """Fill the 1-D layers along ``axis``; return the units of what reaches the last."""
         net, size = self.net, tuple(self.images.shape[2:])
+        seen = (*net.across, *size)
         sums = torch.cat([net.line_sums(values, axis) for values in self.after_local(len(net.local))])
         divisor = _divisor(_top(sums), net.largest)
         net.get_buffer(f"mean_divisor_{axis}").copy_(divisor)
@@ -130,12 +128,12 @@ class _Calibration:
                 values = layer(values, self._ready(layer, values))
             yield values
 
-        return self.layers(layers, floats, unit * divisor.cpu() / (math.prod(size) / size[axis]), inputs)
+        return self.layers(layers, floats, unit * divisor.cpu() / (math.prod(seen) / size[axis]), inputs)
 
 
-def _top(sums: Tensor) -> Tensor:
-    """Return the largest absolute value of each channel, float64."""
-    return sums.abs().transpose(0, 1).flatten(1).amax(1).double()
+def _top(sums: Tensor, activation: str = "none") -> Tensor:
+    """Return the largest absolute value of each channel once it is activated, float64."""
+    return (sums.relu() if activation == "relu" else sums.abs()).transpose(0, 1).flatten(1).amax(1).double()
 
 
 def _divisor(top: Tensor, largest: int) -> Tensor:

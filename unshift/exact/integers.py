@@ -10,16 +10,17 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from unshift.estimator import ShiftEstimator, as_float, check_input
-from unshift.exact.kernels import FLOAT32, FLOAT64, Direct32, Kernel, Task, float32_is_plain, is_traced, prepare
+from unshift.estimator import ShiftEstimator, add_lines, as_float, check_input
+from unshift.exact.filters import IntegerFilter, Ready, floor_divide, marked, unchanged
+from unshift.exact.task import FLOAT32, FLOAT64, float32_is_plain, is_traced
 
-__all__ = ["LARGEST_SCALE", "IntegerEstimator", "IntegerFilter"]
+__all__ = ["LARGEST_SCALE", "IntegerEstimator"]
 
 BLOCK = 2**20
 """Bytes of maps to work on at a time, for each thread: what a core's cache holds. ``benchmarks/run.py blocks``."""
@@ -29,37 +30,6 @@ STRIPS = 2.0
 
 LARGEST_SCALE = 2.0**100
 """Pixels that ``torch.set_flush_denormal`` may take for 0, below 2^-126, are 0 as integers at scales up to this."""
-
-IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": lambda sums: sums.relu_(),
-    "abs": lambda sums: sums.abs_(),
-    "none": lambda sums: sums,
-}
-
-
-def marked(buffers: Sequence[Tensor]) -> list[tuple[Tensor, Any]]:
-    """Remember how buffers are: the tensors, so that no other can stand at their address, and their versions.
-
-    Tensors made in inference mode do not count the changes made to them: of these, what they hold is remembered.
-    """
-    return [(buffer, buffer.clone() if buffer.is_inference() else buffer._version) for buffer in buffers]
-
-
-def unchanged(marks: list[tuple[Tensor, Any]], buffers: Sequence[Tensor]) -> bool:
-    """Tell whether ``buffers`` are as they were when :func:`marked`."""
-    return all(
-        kept is buffer and (torch.equal(mark, buffer) if buffer.is_inference() else mark == buffer._version)
-        for (kept, mark), buffer in zip(marks, buffers, strict=True)
-    )
-
-
-class Ready(NamedTuple):
-    """What one layer needs at one size, computed once."""
-
-    kernel: Kernel
-    bias: Tensor | None
-    divisor: Tensor | None
-    cost: float = 0.0
 
 
 class Plan(NamedTuple):
@@ -73,68 +43,6 @@ class Plan(NamedTuple):
     """numbers of a map that stay in one core's cache, with what the kernels make beside them"""
 
 
-class IntegerFilter(nn.Module):
-    """A circular filter of integers; then, but for the last layer, activate, floor-divide and clamp."""
-
-    weight: Tensor
-    bias: Tensor
-    divisor: Tensor | None
-
-    def __init__(self, shape: Sequence[int], largest: int, activation: str, last: bool) -> None:
-        super().__init__()
-        self.register_buffer("weight", torch.zeros(*shape, dtype=torch.int64))
-        self.register_buffer("bias", torch.zeros(shape[0], dtype=torch.int64))
-        self.register_buffer("divisor", None if last else torch.ones(shape[0], dtype=torch.int64))
-        self.largest, self.activation = largest, activation
-
-    @property
-    def worst(self) -> float:
-        """The largest that any sum can become."""
-        return float((self.largest * self.weight.double().abs().flatten(1).sum(1) + self.bias.double().abs()).max())
-
-    def ready(self, size: Sequence[int], *, strips: bool = False, plain: bool, traced: bool = False) -> Ready:
-        """Return the layer made ready for images of ``size``."""
-        return self._prepare(Task(tuple(self.weight.shape), tuple(size), self.worst, strips, traced), plain)
-
-    def _prepare(self, task: Task, plain: bool) -> Ready:
-        kernel = prepare(self.weight, task, plain)
-        shape = [-1, *[1] * len(task.size)]
-        bias = self.bias.to(kernel.dtype).view(shape) if bool(self.bias.any()) else None
-        # No sum reaches 2^24 in float32, so dividing by that or by more is the same.
-        limit = FLOAT32 if kernel.dtype == torch.float32 else FLOAT64 // 2
-        divisor = None if self.divisor is None else self.divisor.clamp(max=limit).to(kernel.dtype).view(shape)
-        return Ready(kernel, bias, divisor, kernel.cost(task))
-
-    def traced(self, size: Sequence[int]) -> Ready:
-        """Return what a graph can be made of without preparation: a plain convolution."""
-        shape = [-1, *[1] * len(size)]
-        divisor = None if self.divisor is None else self.divisor.to(torch.float32).view(shape)
-        kernel = Direct32(self.weight, Task(tuple(self.weight.shape), tuple(size), 0.0))
-        return Ready(kernel, self.bias.to(torch.float32).view(shape), divisor)
-
-    def sums(self, images: Tensor, made: Ready, margin: bool = False) -> Tensor:
-        """Return the exact sums, in floats that hold them. With ``margin``, ``images`` is a strip with its margin."""
-        sums = made.kernel(images.to(made.kernel.dtype), margin)
-        return sums if made.bias is None else sums.add_(made.bias)
-
-    def forward(self, images: Tensor, made: Ready, margin: bool = False) -> Tensor:
-        """Return the next layer's integers, or the scores as int64."""
-        sums = self.sums(images, made, margin)
-        if made.divisor is None:
-            return sums.to(torch.int64)
-        return floor_divide(IN_PLACE[self.activation](sums), made.divisor, self.largest)
-
-
-def floor_divide(sums: Tensor, divisor: Tensor, largest: int) -> Tensor:
-    """Divide integers in floats, in place, and clamp them.
-
-    Exact: ``a / b < m`` for a whole ``m`` means ``a / b <= m - 1/b``, and ``1/b`` is more than half a unit in the last
-    place of ``m`` as long as ``a`` is below 2^24 (float32) or 2^52 (float64). So no quotient is rounded up to a
-    whole number.
-    """
-    return sums.div_(divisor).floor_().clamp_(-largest, largest)
-
-
 class IntegerEstimator(nn.Module):
     """A :class:`ShiftEstimator` in integers: images in, int64 scores out.
 
@@ -143,7 +51,7 @@ class IntegerEstimator(nn.Module):
     Args:
         network: The float estimator's :meth:`~ShiftEstimator.describe`.
         bits: Width of the activations.
-        size: The image size whose line sums were calibrated. Nets of dense filters take their own size only,
+        size: The size of features whose line sums were calibrated. Nets of dense filters take their own size only,
             all others any.
     """
 
@@ -157,6 +65,7 @@ class IntegerEstimator(nn.Module):
         with torch.device("meta"):  # only its shapes are wanted: no memory, and no random numbers drawn
             floating = ShiftEstimator(**network)
         self.in_channels, self.axes, self.size = floating.in_channels, floating.axes, floating.size
+        self.across = floating.across
         self.calibrated = tuple(size) if size is not None else None
         self.largest = 2**bits - 1
         self._description = {"network": network, "bits": bits, "size": list(size) if size is not None else None}
@@ -209,8 +118,8 @@ class IntegerEstimator(nn.Module):
         return torch.where(pixels.isnan(), 0.0, pixels) if is_traced() else pixels  # a graph cannot refuse NaN
 
     def line_sums(self, features: Tensor, axis: int) -> Tensor:
-        """Sum over every spatial axis but ``axis``, exactly."""
-        others = [2 + other for other in range(self.axes) if other != axis]
+        """Sum over every axis of the features but the one that goes with ``axis`` of the scores, exactly."""
+        others = [at for at in range(2, features.ndim) if at != 2 + len(self.across) + axis]
         count = math.prod(features.shape[other] for other in others)
         if self.largest * count >= FLOAT64:
             raise ValueError(f"sums of {self.largest} over images of size {tuple(features.shape[2:])} exceed 53 bits")
@@ -228,7 +137,7 @@ class IntegerEstimator(nn.Module):
             wanted, found = (math.prod(n) // n[axis] for n in (self.calibrated, tuple(size)))
             common = math.gcd(wanted, found)
             wanted, found = wanted // common, found // common
-            if self.largest * math.prod(size) // size[axis] * wanted >= FLOAT64 // 2:
+            if self.largest * math.prod((*self.across, *size)) // size[axis] * wanted >= FLOAT64 // 2:
                 raise ValueError(
                     f"images of size {tuple(size)} are too large for a net calibrated at {self.calibrated}"
                 )
@@ -242,18 +151,25 @@ class IntegerEstimator(nn.Module):
         if not is_traced() and not len(images):
             return torch.zeros(0, *images.shape[2:], dtype=torch.int64, device=images.device)
         with torch.autocast(images.device.type, enabled=False):  # autocast would round the integers
-            plan = self.plan(tuple(images.shape[2:]), images.device)
+            size = tuple(images.shape[2:])
+            plan = self.plan(size, images.device)
             if len(self.lines):
-                return self._line_scores(self._line_totals(images, plan), tuple(images.shape[2:]), plan)
+                return self._line_scores(self._line_totals(self.unfold(images), plan), size, plan)
             parts = self._blocks(images, plan)
             return _joined((_joined(self._features(part, plan), 2).squeeze(1) for part in parts), 0)
+
+    def unfold(self, images: Tensor) -> Tensor:
+        """Return what the local layers see: the axes across, which came as channels, are axes again."""
+        return images.unflatten(1, (-1, *self.across)) if self.across else images
 
     def plan(self, size: tuple[int, ...], device: torch.device) -> Plan:
         """Return what the network needs at this size, computed anew only when its integers have changed."""
         if is_traced():
             found = self._plans.get((size, "graph"))
             local: list[Any] = list(self.local)
-            inline = Plan([layer.traced(size) for layer in local], None, self._lines(size, "traced"), 0)
+            inline = Plan(
+                [layer.traced([*self.across, *size]) for layer in local], None, self._lines(size, "traced"), 0
+            )
             return found[1] if found else inline
         plain = float32_is_plain(device)
         key = (size, device, plain)
@@ -273,11 +189,12 @@ class IntegerEstimator(nn.Module):
 
     def _prepared(self, size: tuple[int, ...], plain: bool, traced: bool = False) -> Plan:
         layers: list[Any] = list(self.local)
-        local = [layer.ready(size, plain=plain, traced=traced) for layer in layers]
+        seen = (*self.across, *size)
+        local = [layer.ready(seen, plain=plain, traced=traced) for layer in layers]
         strips = None
         if self.size is None and not traced:
             with contextlib.suppress(ValueError):  # no kernel that works in strips is exact for such sums
-                strips = [layer.ready(size, strips=True, plain=plain) for layer in layers]
+                strips = [layer.ready(seen, strips=True, plain=plain) for layer in layers]
             if strips and sum(made.cost for made in strips) > STRIPS * sum(made.cost for made in local):
                 strips = None  # only an FFT is cheap here
         room = BLOCK // max(made.kernel.bytes for made in local)
@@ -323,26 +240,25 @@ class IntegerEstimator(nn.Module):
         for part in self._blocks(images, plan):
             sums: list[Any] = [0.0] * self.axes
             first = []
-            for features in self._features(part, plan):
-                first.append(self.line_sums(features, 0))
-                for axis in range(1, self.axes):
-                    sums[axis] = sums[axis] + self.line_sums(features, axis)
-            sums[0] = _joined(first, 2)
+            for features in self._features(part, plan):  # strips: sums along their axis are joined, all others added
+                for axis in range(self.axes):
+                    if axis == 0 and not self.across:
+                        first.append(self.line_sums(features, axis))
+                    else:
+                        sums[axis] = sums[axis] + self.line_sums(features, axis)
+            if first:
+                sums[0] = _joined(first, 2)
             for axis, total in enumerate(sums):
                 found[axis].append(total)
         return [_joined(parts, 0) for parts in found]
 
     def _line_scores(self, sums: list[Tensor], size: tuple[int, ...], plan: Plan) -> Tensor:
-        total: Tensor | None = None
-        stack: Any
-        for axis, stack in enumerate(self.lines):
-            along = self.means(sums[axis], axis, size)
+        along = [self.means(total, axis, size) for axis, total in enumerate(sums)]
+        stacks: list[Any] = list(self.lines)
+        for axis, stack in enumerate(stacks):
             for layer, made in zip(stack, plan.lines[axis], strict=True):
-                along = layer(along, made)
-            score = along.squeeze(1).reshape(-1, *[along.shape[-1] if a == axis else 1 for a in range(self.axes)])
-            total = score if total is None else total + score
-        assert total is not None
-        return total
+                along[axis] = layer(along[axis], made)
+        return add_lines(along)
 
 
 def _joined(parts: Iterable[Tensor], axis: int) -> Tensor:

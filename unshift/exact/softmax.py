@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from unshift.exact.kernels import is_traced
+from unshift.exact.task import is_traced
 
 __all__ = ["confidence"]
 

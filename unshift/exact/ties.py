@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unshift.exact.kernels import is_traced
+from unshift.exact.task import is_traced
 
 __all__ = ["choose", "largest_of", "loop", "ordered_bits", "rank_restored", "restored_keys", "tied_first"]
 

@@ -65,10 +65,10 @@ class LoadedCase:
 
 
 class Remembering:
-    """A classifier that is asked about no image twice: what it said of those very bits, it says again.
+    """A classifier that remembers its answer to every image, and gives it again when the same bits come back.
 
-    The last bit of a large net's answer may depend on the other images in the batch, and most restored images
-    are the same ones at every shift. So this makes the accuracy a function of the images, and quick.
+    The last bit of a large net's answer may depend on the other images in the batch. With this, the accuracy depends on
+    the images alone. It is also quick: most restored images are the same ones at every shift.
     """
 
     def __init__(self, classifier: Callable[[Tensor], Tensor]) -> None:

@@ -46,7 +46,7 @@ def find(name: str) -> Experiment:
         Its record.
 
     Raises:
-        ValueError: If there is none; the message names all.
+        ValueError: If there is no such experiment. The message lists those there are.
     """
     for experiment in experiments():
         if name in (experiment.name, experiment.alias):

@@ -184,7 +184,7 @@ def obtain(name: str, *, progress: bool = True) -> nn.Module:
     about: Any = model.about
     asked = json.loads(json.dumps(asdict(_scaled(name, about.get("recipe", "cpu"), about.get("budget", 1.0)))))
     if any(about.get(key) != value for key, value in asked.items()):
-        raise ValueError(f"{path} was trained by another recipe than {name} has now; remove it to train anew")
+        raise ValueError(f"{path} was trained by another recipe than that of {name}; delete it to train again")
     return model
 
 

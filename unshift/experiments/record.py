@@ -97,7 +97,7 @@ class Case:
     data: str
     load: Callable[[Options], Any]
     trainable: bool = False
-    """whether ``load`` can train its parts anew"""
+    """whether ``load`` can train its parts itself"""
 
 
 @dataclass(frozen=True)

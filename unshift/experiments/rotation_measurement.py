@@ -47,7 +47,7 @@ class RotatedDigits:
     swept: int
     """digits in the sweep over every 10 degrees"""
     repeated: int
-    """digits that are turned anew with every seed; with the first one, all are"""
+    """digits that are turned again with every seed; the first seed turns all of them"""
     seeds: tuple[int, ...] = (0,)
     progress: bool = True
 

@@ -32,7 +32,7 @@ def reproduce(
     Args:
         items: Names of experiments or of the paper's items. Default: Table 1, Figures 1 and 3 on MNIST.
         out: Folder of ``index.html``, its figures and ``results.json``, which grows with every case. What
-            earlier runs left there stays, unless it is measured anew.
+            earlier runs left there stays, unless it is measured again.
         data: Keeps the cases on these data sets.
         train: First fits restorers and classifier on the embedded digits.
         quick: Takes a few images: a look, not a result.
@@ -74,7 +74,7 @@ def _cases(experiment: Experiment, data: Sequence[str], trained: bool) -> list[C
     """Return the cases on ``data`` (empty: all); ``trained``: those whose parts can be trained, if there are any."""
     known = list(dict.fromkeys(case.data for each in experiments() for case in each.cases))
     if unknown := [name for name in data if name not in known]:
-        raise ValueError(f"no experiments on {unknown[0]!r}; there are those on {', '.join(known)}")
+        raise ValueError(f"no experiments on {unknown[0]!r}; there are experiments on {', '.join(known)}")
     cases = [case for case in experiment.cases if not data or case.data in data]
     if not cases:
         raise ValueError(f"{experiment.name} does not run on {', '.join(data)}")

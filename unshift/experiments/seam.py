@@ -1,4 +1,4 @@
-"""Photos without a margin: CIFAR-10 at 32x32, where only the seam betrays the shift. Not in the paper.
+"""Photos without a margin: CIFAR-10 at 32x32, where only the seam shows the shift. Not in the paper.
 
 How often the seam is found depends on how long the restorer was trained: with ``--train`` it is fitted with several
 budgets as well, each measured on a held-out part of the training set and on the test set.
@@ -36,7 +36,7 @@ def _load(options: Options) -> _Loaded:
 
 
 def _fit(epochs: int, progress: bool) -> Restorer | Chain:
-    """Fit ``cifar10-seam`` anew by its own recipe; what is in the data folder already is kept."""
+    """Fit ``cifar10-seam`` by its own recipe, unless an earlier run left it in the data folder."""
     folder = root() / "seam" / f"{epochs}-epochs"
     path = folder / "cifar10-seam.safetensors"
     if path.exists():

@@ -14,176 +14,76 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 import unshift
-from unshift.coordinates import Centre, Polar, Pose, Turns, rotate
+from unshift.coordinates import Centre, Polar, Turns, rotate
 from unshift.data import dataset, prepare, to_float
 from unshift.evaluation import restoration_rates
+from unshift.experiments.digit_augmentation import any_angle, jiggle, turned_off_centre
 
 __all__ = ["RECIPES", "make"]
 
-DIGITS = {"resize": [32, 32]}
 LARGE = {"resize": [224, 224]}
 TORCH_SEED = 67280421310721
 """What PyTorch's own generator starts from."""
-MASS = 0.57
-"""MNIST centres digits by mass, and at 32x32 that lies this many pixels below and right of the image's middle."""
-
-
-def bend(
-    images: Tensor,
-    generator: torch.Generator,
-    *,
-    degrees: Tensor | float = 0.0,
-    off: Tensor | None = None,
-    shear: float = 0.0,
-    scale: float = 0.0,
-    about: float = 0.0,
-) -> Tensor:
-    """Shear and scale each digit a little at random, turn it and move it, in one bilinear step.
-
-    Args:
-        images: Upright digits.
-        generator: Where chance comes from.
-        degrees: Counter-clockwise.
-        off: Pixels down and right, ``(batch, 2)``.
-        shear: At the most.
-        scale: At the most, as a share.
-        about: Pixels down and right of the middle of what is turned about, and comes to the middle.
-    """
-    n, size = len(images), images.shape[-1]
-
-    def draw(most: float) -> Tensor:
-        return (2 * torch.rand(n, generator=generator) - 1) * most
-
-    angle = torch.deg2rad(torch.as_tensor(degrees).float().expand(n))
-    bent = torch.stack([1 + draw(scale), draw(shear), torch.zeros(n), 1 + draw(scale)], 1).view(n, 2, 2)
-    turned = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], 1).view(n, 2, 2)
-    both = bent @ turned
-    moved = torch.zeros(n, 2) if off is None else off.flip(1)
-    offset = (about - (both @ moved[:, :, None])) * 2 / size
-    grid = F.affine_grid(torch.cat([both, offset], 2), list(images.shape), align_corners=False)
-    return F.grid_sample(to_float(images), grid, align_corners=False)
-
-
-def jiggle(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Turn, shear and scale half of the batches a little, as if another hand had written the digits."""
-    if float(torch.rand(1, generator=generator)) < 0.5:
-        return images
-
-    def draw(most: float) -> Tensor:
-        return (2 * torch.rand(len(images), generator=generator) - 1) * most
-
-    angle, shear, scale = draw(math.radians(8)), draw(0.1), 1 + draw(0.08)
-    rows = torch.stack([angle.cos(), shear - angle.sin(), angle.sin(), angle.cos()], 1).view(-1, 2, 2)
-    affine = F.pad(rows / scale.view(-1, 1, 1), (0, 1))
-    return F.grid_sample(images, F.affine_grid(affine, list(images.shape), align_corners=False), align_corners=False)
-
-
-def any_angle(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Turn each digit by any angle about its mass, half a pixel off at the most: its centre stays where it is."""
-    degrees = 360 * torch.rand(len(images), generator=generator)
-    return bend(
-        images, generator, degrees=degrees, off=torch.rand(len(images), 2, generator=generator) - 0.5, about=MASS
-    )
-
-
-def turned_off_centre(images: Tensor, generator: torch.Generator) -> tuple[Tensor, Pose]:
-    """Turn each digit by any angle with its centre off by about a pixel, as it will be; tell the angle."""
-    n = len(images)
-    degrees = 360 * torch.rand(n, generator=generator)
-    off = 0.35 * torch.randn(n, 2, generator=generator) + torch.rand(n, 2, generator=generator) - 0.5
-    moved = bend(images, generator, degrees=degrees, off=off, shear=0.05, scale=0.05, about=MASS)
-    return moved, Pose(torch.zeros(n, 2, dtype=torch.int64), angle=degrees.double())
-
+DIGITS: dict[str, Any] = {"data": "mnist", "preparation": {"resize": [32, 32]}, "validation": 5000}
+PHOTOS: dict[str, Any] = {"data": "cifar10", "validation": 5000}
+AVERAGED: dict[str, Any] = {"batch_size": 64, "learning_rate": 0.003, "average": 0.998}
 
 RECIPES: dict[str, list[dict[str, Any]]] = {
-    "mnist": [{"data": "mnist", "preparation": DIGITS, "preset": "dense", "validation": 5000}],
-    "mnist-paper": [{"data": "mnist", "preparation": DIGITS, "preset": "paper", "validation": 5000}],
-    "fashion-mnist": [{"data": "fashion-mnist", "preparation": DIGITS, "preset": "dense", "validation": 5000}],
-    "cifar10": [{"data": "cifar10", "preparation": {"pad": 4}, "preset": "paper", "validation": 5000}],
+    "mnist": [{**DIGITS, "preset": "dense"}],
+    "mnist-paper": [{**DIGITS, "preset": "paper"}],
+    "fashion-mnist": [{**DIGITS, "data": "fashion-mnist", "preset": "dense"}],
+    "cifar10": [{**PHOTOS, "preparation": {"pad": 4}, "preset": "paper"}],
     "cifar10-seam": [
-        {
-            "data": "cifar10",
-            "preparation": {},
-            "preset": "seam",
-            "validation": 5000,
-            "patience": 30,
-            "augment": ["mirror", "windows", "colour"],
-        }
+        {**PHOTOS, "preparation": {}, "preset": "seam", "patience": 30, "augment": ["mirror", "windows", "colour"]}
     ],
     "mnist-rotation": [
         {
-            "data": "mnist",
+            **DIGITS,
             "preparation": LARGE,
             "coordinates": lambda: Polar.preset("dense", (224, 224)),
             "preset": "dense",
-            "validation": 5000,
             "epochs": 6,
             "learning_rate": 0.003,
             "hide_lattice": True,
         }
     ],
     "mnist-rotation-paper": [
-        {
-            "data": "mnist",
-            "preparation": LARGE,
-            "coordinates": lambda: Polar.preset("paper", (224, 224)),
-            "preset": "paper",
-            "validation": 5000,
-        }
+        {**DIGITS, "preparation": LARGE, "coordinates": lambda: Polar.preset("paper", (224, 224)), "preset": "paper"}
     ],
     "mnist3d": [
         {"data": "mnist3d", "preparation": {}, "preset": "paper", "validation": 500, "batch_size": 32, "epochs": 6}
     ],
     "mnist-turns": [
         {
-            "data": "mnist",
-            "preparation": DIGITS,
+            **DIGITS,
+            **AVERAGED,
             "coordinates": lambda: Turns("quarter"),
             "network": {"channels": (24, 1), "kernel_size": (32, 32), "bias": True, "size": (32, 32)},
-            "validation": 5000,
             "epochs": 5,
-            "batch_size": 64,
-            "learning_rate": 0.003,
-            "average": 0.998,
             "augment": [jiggle],
             "weights_seed": TORCH_SEED,
         }
     ],
     "mnist-pose": [
+        {**DIGITS, **AVERAGED, "coordinates": Centre, "preset": "dense", "epochs": 1, "augment": [any_angle]},
         {
-            "data": "mnist",
-            "preparation": DIGITS,
-            "coordinates": Centre,
-            "preset": "dense",
-            "validation": 5000,
-            "epochs": 1,
-            "batch_size": 64,
-            "learning_rate": 0.003,
-            "average": 0.998,
-            "augment": [any_angle],
-        },
-        {
-            "data": "mnist",
-            "preparation": DIGITS,
+            **DIGITS,
+            **AVERAGED,
             "coordinates": lambda: Polar(32, angles=72, radii=16, ratio=None, refine=True),
             "network": {"channels": (32, 32, 1), "kernel_size": (72,), "bias": True, "size": (72,)},
-            "validation": 5000,
             "epochs": 8,
             "patience": 8,
             "batch_size": 128,
-            "learning_rate": 0.003,
-            "average": 0.998,
             "augment": [turned_off_centre],
         },
     ],
 }
 """One recipe for each stage: arguments of ``fit``, the data and how they are prepared.
 
-``cifar10-seam`` as shipped is of unshift 0.1, whose preset was wider; this recipe makes its successor.
+
 """
 
 

@@ -26,7 +26,7 @@ ROWS = ("original", "shifted", "restored")
 
 
 def _load(options: Options) -> LoadedCase:
-    """Return 3D-MNIST, regenerated, with the shipped classifier and restorer; to train, fit the restorer anew."""
+    """Return 3D-MNIST, regenerated, with the shipped classifier and restorer; to train, fit the restorer again."""
     test = dataset("mnist3d", "test")
     assert test.labels is not None
     count = 12 if options.quick else len(test.images)

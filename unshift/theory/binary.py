@@ -20,7 +20,7 @@ from torch import Tensor
 from unshift.shifts import check_images
 from unshift.theory.canonical import CanonicalLayer, CanonicalNetwork
 
-__all__ = ["binary_layers", "binary_network", "bit_planes", "decompose"]
+__all__ = ["binary_layers", "binary_network", "bit_planes", "check_integers", "decompose", "least_Q"]
 
 _MOST_Q_INT64 = 61  # values below 2^62
 _MOST_Q_FLOAT64 = 50  # partial sums below 2^(Q+3) = 2^53, where float64 still counts by ones

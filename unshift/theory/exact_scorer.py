@@ -24,7 +24,7 @@ from unshift.theory.aperiodic import is_aperiodic
 from unshift.theory.binary import bit_planes, check_integers, least_Q
 from unshift.theory.surds import Surd
 
-__all__ = ["ExactScorer", "alpha", "overlaps", "theorem_values", "threshold"]
+__all__ = ["ExactScorer", "alpha", "offset", "overlaps", "theorem_values", "threshold"]
 
 _FILTERS = 32  # correlated at once, at most: bounds the memory
 

@@ -24,7 +24,17 @@ from torch import Tensor
 
 from unshift.shifts import apply
 
-__all__ = ["circular_matrix", "delta", "is_circular", "translate", "vectorize"]
+__all__ = [
+    "check_length",
+    "check_square",
+    "circular_matrix",
+    "delta",
+    "is_circular",
+    "pairwise",
+    "positions",
+    "translate",
+    "vectorize",
+]
 
 
 def delta(index: Sequence[int], size: Sequence[int]) -> int:

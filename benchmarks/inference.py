@@ -1,0 +1,161 @@
+"""What restoring costs: beside classifiers, in ONNX Runtime, by size, where positions tie."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+from typing import Any
+
+import torch
+from timing import Rows, Step, made, milliseconds, peak_memory, take_turns
+from torch import nn
+
+import unshift
+from unshift.coordinates import Turns
+from unshift.experiments import architectures
+from unshift.experiments.classifiers import shipped
+
+
+def classifiers(quick: bool) -> Rows:
+    """A restorer against the classifier it protects: the share of the classifier's own time that it adds."""
+    torch.manual_seed(0)
+    stem = nn.Sequential(nn.Conv2d(3, 3, 8, 8), *architectures.ResNet18())  # CIFAR's form behind a stem of stride 8
+    pairs: list[tuple[str, Any, str, Any, tuple[int, ...]]] = [
+        ("mnist", unshift.load("mnist"), "LeNet-5", shipped()["lenet5-mnist"](), (1, 32, 32)),
+        ("mnist-paper", unshift.load("mnist-paper"), "LeNet-5", shipped()["lenet5-mnist"](), (1, 32, 32)),
+        ("cifar10-seam", unshift.load("cifar10-seam"), "ResNet-20", shipped()["resnet20-cifar10-plain"](), (3, 32, 32)),
+        ("cifar10", unshift.load("cifar10"), "ResNet-18", architectures.ResNet18(), (3, 40, 40)),
+        ("seam, untrained", made("seam", 3, (224, 224)), "ResNet-18 behind a stem of stride 8", stem, (3, 224, 224)),
+    ]
+    rows = []
+    for name, restorer, called, net, shape in pairs:
+        for batch in (1, 8) if quick else (1, 64, 256):
+            if batch * math.prod(shape) > 64 * 3 * 224 * 224:
+                continue
+            images = torch.rand(batch, *shape)
+            with torch.no_grad():
+                heavy = batch * math.prod(shape) > 10**5
+                found = take_turns(
+                    {"restore": lambda: restorer(images), "classify": lambda: net.eval()(images)},  # noqa: B023
+                    3 if quick else 7 if heavy else 31,
+                )
+            share = found["restore"][1] / found["classify"][1]
+            rows.append(
+                {
+                    "restorer": name,
+                    "classifier": called,
+                    "images": f"{batch} x {'x'.join(map(str, shape))}",
+                    "restore, ms": milliseconds(found["restore"]),
+                    "classify, ms": milliseconds(found["classify"]),
+                    "restore / classify": f"{100 * share:.1f}%",
+                }
+            )
+            print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def turns(quick: bool) -> Rows:
+    """``Turns`` against ``Canvas`` with the same network: it may cost as many times more as there are copies."""
+    rows = []
+    for group, copies, shape in (("mirror", 2, (1, 32, 32)), ("quarter", 4, (1, 32, 32)), ("flips", 8, (1, 32, 32))):
+        for preset in ("paper", "dense"):
+            turned, plain = (made(preset, 1, (32, 32), c) for c in (Turns(group), None))
+            images = torch.rand(64, *shape)
+            found = take_turns({"turns": lambda: turned(images), "canvas": lambda: plain(images)}, 3 if quick else 15)  # noqa: B023
+            ratio = found["turns"][1] / found["canvas"][1]
+            rows.append({"group": group, "preset": preset, "copies": copies, "Turns / Canvas": f"{ratio:.2f}"})
+    return rows
+
+
+def onnx(quick: bool) -> Rows:
+    """PyTorch against ONNX Runtime, the same restorer on the same images, the same number of threads."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    rows = []
+    for name in ("mnist", "mnist-paper", "cifar10", "cifar10-seam"):
+        restorer = unshift.load(name)
+        with tempfile.TemporaryDirectory() as folder:
+            unshift.export(restorer, f"{folder}/x.onnx")
+            session = ort.InferenceSession(f"{folder}/x.onnx", options)
+        shape = session.get_inputs()[0].shape[1:]
+        for batch in (1,) if quick else (1, 64):
+            images = torch.rand(batch, *shape)
+            feed = {"images": images.numpy()}
+            same = (restorer(images).numpy() == session.run(["restored"], feed)[0]).all()
+            found = take_turns(
+                {"torch": lambda: restorer(images), "onnx": lambda: session.run(None, feed)},  # noqa: B023
+                3 if quick else 15,
+            )
+            rows.append(
+                {
+                    "restorer": name,
+                    "batch": batch,
+                    "PyTorch, ms": milliseconds(found["torch"]),
+                    "ONNX Runtime, ms": milliseconds(found["onnx"]),
+                    "ONNX Runtime / PyTorch": f"{found['onnx'][1] / found['torch'][1]:.2f}",
+                    "same bits": "yes" if same else "NO",
+                }
+            )
+    return rows
+
+
+def sizes(quick: bool) -> Rows:
+    """Time a pixel and peak memory as images grow."""
+    cases: list[tuple[str, tuple[int, ...]]] = [
+        *(("paper", (3, n, n)) for n in (32, 64, 128, 256, 512, 1024)),
+        *(("seam", (3, n, n)) for n in (32, 64, 128, 256, 512, 1024)),
+        *(("paper", (1, n, n, n)) for n in (16, 32, 64)),
+        *(("paper", (4, 10**k)) for k in (3, 4, 5, 6, 7)),
+    ]
+    if quick:
+        cases = [("seam", (3, 64, 64)), ("paper", (4, 1000))]
+    rows = []
+    for preset, shape in cases:
+        restorer = made(preset, shape[0], shape[1:])
+        pixels = math.prod(shape[1:])
+        batch = max(1, 2**18 // pixels)
+        images = torch.rand(batch, *shape)
+        repeats = 3 if pixels > 10**6 else 7
+        found = take_turns({"restore": lambda: restorer(images)}, repeats)["restore"]  # noqa: B023
+        rows.append(
+            {
+                "preset": preset,
+                "image": "x".join(map(str, shape)),
+                "batch": batch,
+                "ns a pixel": f"{1e9 * found[1] / (batch * pixels):.0f}",
+                "peak above input and output, MB": f"{peak_memory(preset, batch, shape):.0f}",
+            }
+        )
+        print(rows[-1], file=sys.stderr, flush=True)
+    if not quick:
+        peak = peak_memory("seam", 1024, (3, 224, 224))
+        row = {"preset": "seam", "image": "3x224x224", "batch": 1024, "ns a pixel": "-"}
+        rows.append({**row, "peak above input and output, MB": f"{peak:.0f}"})
+    return rows
+
+
+def ties(quick: bool) -> Rows:
+    """Images all of whose positions tie, against ordinary ones: the tie rule is O(N log N)."""
+    rows = []
+    for preset in ("paper", "seam"):
+        restorer = made(preset, 1, (224, 224))
+        kinds = {
+            "ordinary": torch.rand(1, 1, 224, 224),
+            "constant": torch.full((1, 1, 224, 224), 0.5),
+            "noise below the first step": torch.rand(1, 1, 224, 224) * 1e-6,
+        }
+        steps: dict[str, Step] = {kind: (lambda x=x: restorer(x)) for kind, x in kinds.items()}  # noqa: B023
+        found = take_turns(steps, 3 if quick else 7)
+        for kind, times in found.items():
+            rows.append(
+                {
+                    "preset": preset,
+                    "image, 224x224": kind,
+                    "ms": milliseconds(times),
+                    "against ordinary": f"{times[1] / found['ordinary'][1]:.2f}",
+                }
+            )
+    return rows

@@ -1,0 +1,58 @@
+"""How everything here is measured: contenders take turns within one run; medians, with the quartiles beside them."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import unshift
+
+ROOT = Path(__file__).resolve().parent.parent
+Step = Callable[[], object]
+Rows = list[dict[str, Any]]
+
+
+def take_turns(contenders: dict[str, Step], repeats: int) -> dict[str, list[float]]:
+    """Return each contender's seconds: lower quartile, median, upper quartile."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for step in contenders.values():
+        step()
+        step()
+    for _ in range(repeats):
+        for name, step in contenders.items():
+            start = time.perf_counter()
+            step()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.quantiles(found, n=4) for name, found in times.items()}
+
+
+def milliseconds(quartiles: list[float]) -> str:
+    low, middle, high = (1000 * q for q in quartiles)
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+
+
+def made(preset: str, channels: int, size: tuple[int, ...], coordinates: Any = None) -> unshift.Restorer:
+    torch.manual_seed(0)
+    net = unshift.ShiftEstimator.preset(preset, channels, size)
+    return unshift.Restorer(unshift.quantise(net, torch.rand(4, channels, *size)), coordinates=coordinates).eval()
+
+
+def peak_memory(preset: str, count: int, shape: tuple[int, ...]) -> float:
+    """Return the peak in MB above the input and output of restoring ``count`` images in one call."""
+    code = (
+        'import resource, torch, json, sys; sys.path.insert(0, "benchmarks"); from timing import made;'
+        f"torch.set_num_threads({torch.get_num_threads()}); r = made({preset!r}, {shape[0]}, {shape[1:]!r});"
+        f"r(torch.rand(1, *{shape!r}));"
+        f"x = torch.rand({count}, *{shape!r}); y = torch.empty_like(x).fill_(1.0); del y;"
+        "a = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; y = r(x);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - a)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return int(done.stdout) / 1024

@@ -1,0 +1,75 @@
+"""Exact sums of products, term by term: convolutions."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from unshift.exact.task import FLOAT32, FLOAT64, Task
+
+__all__ = ["Direct32", "Direct64"]
+
+
+def wrap(images: Tensor, axis: int, before: int, after: int) -> Tensor:
+    """Continue ``images`` circularly along ``axis``, in operations that every runtime has."""
+    n = images.shape[axis]
+    ends = (images.narrow(axis, n - before, before), images, images.narrow(axis, 0, after))
+    parts = [part for part in ends if part.shape[axis]]
+    return torch.cat(parts, axis) if len(parts) > 1 else images
+
+
+class _Direct:
+    """A convolution of the image on a margin of itself: one product and sum for every tap."""
+
+    dtype: ClassVar[torch.dtype]
+
+    def __init__(self, weight: Tensor, task: Task) -> None:
+        self.weight = weight.to(self.dtype)
+
+    def __call__(self, images: Tensor, margin: bool, bias: Tensor | None = None) -> Tensor:
+        """See :class:`Kernel`."""
+        for axis, taps in enumerate(self.weight.shape[2:], 2):
+            if not (margin and axis == 2):
+                images = wrap(images, axis, taps // 2, taps - 1 - taps // 2)
+        return (F.conv1d, F.conv2d, F.conv3d)[self.weight.ndim - 3](images, self.weight, bias)
+
+
+class Direct32(_Direct):
+    """Exact where every sum is below 2^24: float32 holds all integers up to there, in whatever order they add up."""
+
+    dtype: ClassVar[torch.dtype] = torch.float32
+    traced: ClassVar[bool] = True
+    bytes: ClassVar[int] = 4
+
+    @staticmethod
+    def holds(task: Task) -> bool:
+        """See the class."""
+        return task.worst < FLOAT32
+
+    @staticmethod
+    def cost(task: Task) -> float:
+        """Few channels leave the vector units half empty."""
+        outputs, inputs = task.shape[:2]
+        return 10 + 0.03 * task.taps * max(inputs, 2) * max(outputs, 8)
+
+
+class Direct64(_Direct):
+    """Exact where every sum is below 2^53, as in float32 below 2^24."""
+
+    dtype: ClassVar[torch.dtype] = torch.float64
+    traced: ClassVar[bool] = False
+    bytes: ClassVar[int] = 16
+
+    @staticmethod
+    def holds(task: Task) -> bool:
+        """See the class."""
+        return task.worst < FLOAT64
+
+    @staticmethod
+    def cost(task: Task) -> float:
+        """Through a matrix of all patches: memory is what it costs."""
+        outputs, inputs = task.shape[:2]
+        return 8 + task.taps * inputs * (2 + 0.15 * outputs)

@@ -1,0 +1,85 @@
+"""What a kernel is asked for and must say: sums of integers without error.
+
+A sum of integers that a number format holds exactly does not care about its order, so threads, batches,
+devices, strips and shifts cannot show in it. Each kernel says for which sums that holds (``holds``), what it
+costs, and what it computes once from the filters (``__init__``).
+
+Notation of the proofs: images hold integers up to ``largest``; ``worst`` is the largest that any output can be,
+``largest`` times the L1 norm of a filter over all its inputs, plus the bias; ``u = 2^-53``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import ClassVar, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = ["FLOAT32", "FLOAT64", "Kernel", "Task", "float32_is_plain", "is_traced"]
+
+FLOAT32 = 2**24
+FLOAT64 = 2**53
+
+
+class Task(NamedTuple):
+    """What is to be added up: filters of a shape, on images of a size, with sums up to ``worst``."""
+
+    shape: tuple[int, ...]
+    """``(out, in, *kernel)``"""
+    size: tuple[int, ...]
+    worst: float
+    strips: bool = False
+    """whether the first axis comes in strips that carry their own margin"""
+    traced: bool = False
+    """whether it is for a graph, which must be exact wherever it runs"""
+
+    @property
+    def taps(self) -> int:
+        """Taps of one filter between one input and one output."""
+        return math.prod(self.shape[2:])
+
+
+class Kernel(Protocol):
+    """One way to correlate exactly."""
+
+    dtype: ClassVar[torch.dtype]
+    traced: ClassVar[bool]
+    """whether exported graphs may use it: whether every runtime computes it exactly"""
+    bytes: ClassVar[int]
+    """what it needs a number, with what it makes beside the sums"""
+
+    def __init__(self, weight: Tensor, task: Task) -> None:
+        """Compute once what every call needs of the filters."""
+
+    def __call__(self, images: Tensor, margin: bool, bias: Tensor | None = None) -> Tensor:
+        """Return the sums, plus the bias ``(out,)``. With ``margin`` the first axis brings its margin, and loses it."""
+
+    @staticmethod
+    def holds(task: Task) -> bool:
+        """Tell whether all sums of this task come out exact."""
+
+    @staticmethod
+    def cost(task: Task) -> float:
+        """Estimate the nanoseconds a pixel on one core. Measured: ``benchmarks/run.py kernels``."""
+
+
+def is_traced() -> bool:
+    """Tell whether a graph is being made: then nothing may depend on values, nor on this machine."""
+    return torch.compiler.is_compiling()
+
+
+def float32_is_plain(device: torch.device) -> bool:
+    """Tell whether float32 means float32 here: products and sums of 24 bits, by oneDNN or a matrix product.
+
+    Not where TF32 or bfloat16 may stand in for it (GPUs, a user's setting, an environment variable that oneDNN
+    reads), nor where oneDNN is off: PyTorch may then pick kernels that do not add up plain products.
+    """
+    if device.type != "cpu" or os.environ.get("ONEDNN_DEFAULT_FPMATH_MODE", "").upper() not in ("", "STRICT"):
+        return False
+    backend = torch.backends.mkldnn
+    modules = (backend, getattr(backend, "conv", None), getattr(backend, "matmul", None))
+    plain = all(getattr(module, "fp32_precision", "none") in ("none", "ieee") for module in modules)
+    on = backend.is_available() and getattr(torch._C, "_get_mkldnn_enabled", lambda: False)()  # in the build, and now
+    return on and plain and torch.get_float32_matmul_precision() == "highest"

@@ -1,0 +1,177 @@
+"""A training run: its state, and the loop that moves it on, to the same weights however often it is killed."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from unshift.augmentation import Augmentation, augmented
+from unshift.checkpoint import Checkpoint, State
+from unshift.coordinates import Pose
+from unshift.estimator import ShiftEstimator, as_float
+from unshift.muon import Muon
+from unshift.progress import Progress
+from unshift.standardisation import Standard
+from unshift.training_images import Examples
+
+__all__ = ["Run"]
+
+COUNTERS = ("epoch", "step", "stale", "loss_sum", "best_loss", "history")
+
+
+class Run:
+    """The state of a training run: all that a checkpoint has to hold, and the loop that moves it on.
+
+    Args:
+        estimator: The network, on the device to train on.
+        examples: What the images are, and where they point.
+        images: Those to learn from.
+        settings: A complete recipe, and the run's seed and preset.
+        augmentations: What to do to each batch first.
+    """
+
+    def __init__(
+        self,
+        estimator: ShiftEstimator,
+        examples: Examples,
+        images: Tensor,
+        settings: dict[str, Any],
+        augmentations: dict[str, Augmentation],
+    ) -> None:
+        self.estimator, self.examples, self.images = estimator, examples, images
+        self.settings, self.augmentations = settings, augmentations
+        canvases = (as_float(examples.canvas(part).flatten(0, 1)) for part in images.split(256))
+        self.standard = Standard(canvases, estimator) if settings["standardise"] else None
+        self.averaged = (
+            AveragedModel(estimator, multi_avg_fn=get_ema_multi_avg_fn(settings["average"]))
+            if settings["average"]
+            else None
+        )
+        steps = settings["epochs"] * math.ceil(len(images) / settings["batch_size"])
+        kind: Any = {"adam": torch.optim.Adam, "muon": Muon}[settings["optimizer"]]
+        self.optimizer: torch.optim.Optimizer = kind(estimator.parameters(), lr=settings["learning_rate"])
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, settings["learning_rate"], total_steps=max(2, steps)
+        )
+        self.epoch = self.step = self.stale = 0
+        self.loss_sum = 0.0
+        self.best_loss = math.inf
+        self.best = copy.deepcopy(estimator.state_dict())
+        self.history: list[dict[str, float]] = []
+
+    def state(self) -> State:
+        """Return all that the run needs to go on, for a checkpoint."""
+        state = State.of(self.estimator, self.optimizer, self.schedule, {k: getattr(self, k) for k in COUNTERS})
+        state.tensors |= {f"best.{k}": v for k, v in self.best.items()}
+        if self.averaged is not None:
+            state.tensors |= {f"averaged.{k}": v for k, v in self.averaged.state_dict().items()}
+        return state
+
+    def resume(self, state: State) -> None:
+        """Go back to where ``state`` was taken."""
+        state.into(self.estimator, self.optimizer, self.schedule)
+        if state.under("best.").keys() != self.best.keys():
+            raise ValueError("a part of its state is missing")
+        self.best = state.under("best.")
+        if self.averaged is not None:
+            self.averaged.load_state_dict(state.under("averaged."))
+        for name in COUNTERS:
+            setattr(self, name, state.counters[name])
+
+    def train(self, held: Tensor, store: Checkpoint | None, progress: bool) -> None:
+        """Go on from wherever the state stands to the end.
+
+        Args:
+            held: Images to choose the best epoch by.
+            store: Where to keep the state meanwhile.
+            progress: Tell how far it is.
+        """
+        batch_size, epochs, seed = (self.settings[key] for key in ("batch_size", "epochs", "seed"))
+        steps = math.ceil(len(self.images) / batch_size)
+        what, before = f"fit {self.settings['preset']}", self.epoch * steps + self.step
+        with Progress(what, epochs * steps, "batches", progress, done=before) as told:
+            while self.epoch < epochs and self.stale < self.settings["patience"]:
+                # Each epoch's order follows from seed and epoch alone, so a resumed run sees the same batches.
+                shuffle = torch.Generator().manual_seed((seed * 100_003 + self.epoch + 1) % 2**63)
+                order = torch.randperm(len(self.images), generator=shuffle)
+                while self.step < steps:
+                    batch = self.images[order[self.step * batch_size : (self.step + 1) * batch_size]]
+                    chance = torch.Generator().manual_seed(
+                        ((seed + 1) * 2**32 + self.epoch * steps + self.step) % 2**63
+                    )
+                    self.loss_sum += self._learn(*augmented(batch, self.augmentations, chance))
+                    self.step += 1
+                    told.update()
+                    if store and self.step < steps:
+                        store.save_sometimes(self)
+                self._finish_epoch(steps, held)
+                last = self.history[-1]
+                told.note(f"epoch {self.epoch}: loss {last['loss']:.3f}, held out {100 * last['exact']:.1f}% exact")
+                if store:
+                    store.save(self)
+
+    def finished(self) -> ShiftEstimator:
+        """Return the network of the best epoch, on the CPU, for pixels as they are."""
+        self.estimator.load_state_dict(self.best)
+        if self.standard is not None:
+            self.standard.fold(self.estimator)
+        return self.estimator.float().cpu()
+
+    def _learn(self, batch: Tensor, pose: Pose | None) -> float:
+        self.estimator.train()
+        loss = F.cross_entropy(*self._scored(batch, pose, self.estimator))
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise ValueError(
+                f"the loss became {value}: try a lower learning rate than {self.settings['learning_rate']}"
+            )
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.schedule.step()
+        if self.averaged is not None:
+            self.averaged.update_parameters(self.estimator)
+        return value
+
+    def _scored(self, batch: Tensor, pose: Pose | None, estimator: Any) -> tuple[Tensor, Tensor]:
+        """Return the scores of all candidates, ``(batch, n)``, and which they should point at."""
+        canvas = self.examples.canvas(batch)
+        pixels = as_float(canvas.flatten(0, 1))
+        if self.standard is not None:
+            pixels = self.standard(pixels)
+        scores = estimator(pixels.to(next(self.estimator.parameters()).device)).reshape(len(batch), -1)
+        return scores, self.examples.target(batch, pose).to(scores.device)
+
+    @torch.no_grad()
+    def _finish_epoch(self, steps: int, held: Tensor) -> None:
+        # The average needs a while to forget where it began.
+        warm = self.averaged is not None and int(self.averaged.n_averaged) * (1 - self.settings["average"]) > 3
+        estimator: Any = self.averaged.module if warm and self.averaged is not None else self.estimator
+        estimator.eval()
+        loss, exact, positions = 0.0, 0, 1
+        for batch in held.split(self.settings["batch_size"]):
+            scores, target = self._scored(batch, None, estimator)
+            loss += float(F.cross_entropy(scores, target, reduction="sum")) / len(held)
+            exact += int((scores.argmax(1) == target).sum())
+            positions = scores.shape[1]
+        self.history.append({"loss": self.loss_sum / steps, "validation_loss": loss, "exact": exact / len(held)})
+        if loss < self.best_loss:
+            self.best_loss, self.stale = loss, 0
+            self.best = copy.deepcopy(estimator.state_dict())
+        else:
+            self.stale += 1
+        self.epoch, self.step, self.loss_sum = self.epoch + 1, 0, 0.0
+        chance = math.log(positions)
+        if self.epoch == 1 and steps >= 50 and loss > 0.98 * chance > 0:
+            warnings.warn(
+                f"after one epoch the loss {loss:.2f} is still that of guessing ({chance:.2f}): "
+                "these images may have no upright position to learn, or try another seed",
+                stacklevel=4,
+            )
