@@ -149,7 +149,8 @@ def main() -> None:
     made = parts()
     new = {page: rendered(page.read_text(encoding="utf-8"), made) for page in PAGES}
     if arguments.check:
-        sys.exit(any(text != page.read_text(encoding="utf-8") for page, text in new.items()))
+        stale = [page.name for page, text in new.items() if text != page.read_text(encoding="utf-8")]
+        sys.exit(f"stale: {', '.join(stale)}; python docs/render.py renders them" if stale else 0)
     for page, text in new.items():
         page.write_text(text, encoding="utf-8")
 

@@ -575,7 +575,7 @@ def test_coordinates_that_there_are_none_of():
             Ring(axis)
     with pytest.raises(ValueError, match=r"no coordinates of kind 'hyperbolic'; there are canvas, ring, turns"):
         from_description({"kind": "hyperbolic"})
-    with pytest.raises(ValueError, match="turns coordinates have none"):
+    with pytest.raises(ValueError, match="turns coordinates have no margin"):
         from_description({"kind": "turns", "group": "half"}, pad=2)
 
 

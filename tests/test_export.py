@@ -6,7 +6,6 @@ import copy
 import functools
 import json
 import math
-import runpy
 import subprocess
 import sys
 import tempfile
@@ -33,7 +32,6 @@ from unshift.exact import IntegerEstimator
 from unshift.exact.direct import Direct64
 from unshift.exact.filters import floor_divide
 from unshift.exact.fourier import Waves64, waves_error_bound
-from unshift.exact.kernels import prepare as prepared
 from unshift.exact.task import Task
 from unshift.exporting import OPSET, PROMISE, program
 from unshift.exporting.module import Graph
@@ -303,11 +301,11 @@ def enormous(size):
 
 
 def altered(data, change):
-    """The file with each initializer given to ``change``, which returns its replacement or None."""
+    """The file with each constant given to ``change`` with its name, which returns its replacement or None."""
     model = onnx.load_from_string(data)
     count = 0
     for tensor in model.graph.initializer:
-        new = change(numpy_helper.to_array(tensor).copy())
+        new = change(tensor.name, numpy_helper.to_array(tensor).copy())
         if new is not None:
             tensor.CopyFrom(numpy_helper.from_array(new, tensor.name))
             count += 1
@@ -315,15 +313,15 @@ def altered(data, change):
     return model.SerializeToString()
 
 
-def one_tap_off(array):
-    """This net's filters run as products with one matrix: one of its numbers is one more."""
-    if array.dtype == np.float32 and array.shape == (64, 8):
-        array[0, 0] += 1
+def one_off(name, array):
+    """One number of the last layer's filter, a tap or a part of its spectrum, is one more."""
+    if "scorer.local.5" in name and array.size > 1:
+        array.flat[0] += 1
         return array
     return None
 
 
-def plain_zeros(array):
+def plain_zeros(name, array):
     return np.zeros_like(array) if array.dtype == np.float64 and array.ravel()[0] == -(2.0**-150) else None
 
 
@@ -337,7 +335,7 @@ def test_the_comparison_catches_a_graph_without_the_tie_rule(monkeypatch):
     assert differences(in_graph(restorer, images), wanted)
 
 
-@pytest.mark.parametrize("change", [one_tap_off, plain_zeros])
+@pytest.mark.parametrize("change", [one_off, plain_zeros])
 def test_the_comparison_catches_a_wrong_graph(change):
     restorer, _, data = exported()
     images = torch.cat([everywhere(image) for image in hard_images(1, (8, 8)).values()])
@@ -469,21 +467,12 @@ def test_rotations_of_the_largest_numbers_by_the_module(refine):
 
 @pytest.mark.parametrize("name", unshift.weights.pretrained())
 def test_shipped_restorers_can_be_exported(name):
-    """Their sums are below 2^24, and the largest ones run as spectra where that is less work."""
+    """Their sums are below 2^24, so that a graph holds them."""
     restorer = unshift.load(name)
     channels, size = image_shape(restorer)
     images = torch.rand(2, channels, *size)
     images[1] = 0.5
     assert differences(in_graph(restorer, images), in_pytorch(restorer, images)) == []
-    first = restorer.stages[0]
-    canvas = tuple(first.coordinates.canvas(images).shape[3:])
-    spectral = [
-        isinstance(
-            prepared(layer.weight, Task(tuple(layer.weight.shape), canvas, layer.worst, traced=True), True), Waves64
-        )
-        for layer in first.scorer.local
-    ]
-    assert any(spectral) == (name in ("mnist", "fashion-mnist", "mnist-turns", "mnist-pose"))
 
 
 # 1 / (30 * 34) is as far from a float32 as a number can be: in float32 the sums would be one off.
@@ -745,14 +734,6 @@ def test_the_command_refuses_what_it_cannot_write(tmp_path):
         result = command("--restorer", "mnist", "--out", out)
         assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
         assert message in result.stderr
-
-
-def test_the_page_shows_the_figures_that_were_measured():
-    benchmark = runpy.run_path(str(ROOT / "benchmarks" / "runtime.py"))
-    page, result = benchmark["PAGE"].read_text(encoding="utf-8"), json.loads(benchmark["STORED"].read_text())
-    assert result["same"]
-    assert benchmark["rendered"](page, result) == page
-    assert benchmark["markdown"](result) in page
 
 
 # --- all of a test set ----------------------------------------------------------------------------
