@@ -9,7 +9,7 @@ import torch
 from samples import PRESETS, blobs, hard_images, make_estimator, make_restorer
 from torch import nn
 
-from unshift import Restorer, load, testing
+from unshift import Restorer, load, verification
 from unshift import restorer as restorer_module
 from unshift.circular import CircularFilter
 from unshift.testing import Verification, all_shifts, assert_equivariant, equivariance_error, verify
@@ -108,7 +108,7 @@ def plain_argmax():
 
         def replace():
             patch.setattr(restorer_module, "choose", first)
-            patch.setattr(testing, "choose", first)
+            patch.setattr(verification, "choose", first)
 
         yield replace
 

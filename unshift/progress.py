@@ -9,10 +9,17 @@ from typing import TypeVar
 
 from tqdm.auto import tqdm
 
-__all__ = ["Progress", "tracked"]
+__all__ = ["Progress", "duration", "tracked"]
 
 Item = TypeVar("Item")
 EVERY_SECONDS = 5.0
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as ``12 s``, ``5 min`` or ``3.5 h``."""
+    if seconds < 100:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} h"
 
 
 class Progress:
@@ -29,7 +36,7 @@ class Progress:
     def __init__(self, what: str, total: int | None, unit: str, show: bool = True, done: int = 0) -> None:
         self.what, self.total, self.unit, self.done = what, total, unit, done
         terminal = sys.stderr.isatty()
-        self._plain = show and not terminal
+        self._show, self._plain = show, show and not terminal
         self._bar = tqdm(total=total, initial=done, desc=what, unit=unit, disable=not (show and terminal))
         self._begun = self._told = time.monotonic()
         self._before = done
@@ -41,6 +48,12 @@ class Progress:
         if self._plain and time.monotonic() - self._told >= EVERY_SECONDS:
             self._line(self._where())
 
+    def say(self, text: str) -> None:
+        """Say something before or beside the work, in a line of its own, on a terminal too."""
+        if self._show:
+            tqdm.write(f"{self.what}: {text}", file=sys.stderr)
+            sys.stderr.flush()
+
     def note(self, text: str) -> None:
         """Say something of the work itself: beside the bar, or as a line."""
         self._bar.set_postfix_str(text)
@@ -51,7 +64,7 @@ class Progress:
         seconds, steps = time.monotonic() - self._begun, self.done - self._before
         text = f"{self.done:,}{f'/{self.total:,}' if self.total is not None else ''} {self.unit}, {seconds:.0f} s"
         if self.total is not None and steps and self.done < self.total:
-            text += f", about {seconds / steps * (self.total - self.done):.0f} s left"
+            text += f", about {duration(seconds / steps * (self.total - self.done))} left"
         return text
 
     def _line(self, text: str) -> None:

@@ -221,3 +221,28 @@ def test_a_shipped_classifier_gets_images_of_its_size(monkeypatch):
     command = ("evaluate", "--data", "mnist-10k", "--restorer", "mnist-rotation", "--classifier", "lenet5-mnist")
     (row,) = good_json(*command, "--limit", 12, "--scopes", "90")["scopes"]
     assert row["restored"][0] > row["without"][0]
+
+
+def test_evaluate_and_verify_prepare_images_as_fit_does(made):
+    """They once advised a --size that only fit had."""
+    from PIL import Image
+
+    Path("mixed").mkdir()
+    for i, path in enumerate(sorted((made / "photos").iterdir())):
+        Image.open(path).resize((12 + i % 3, 14)).save(f"mixed/{path.name}")
+    restorer = ("--restorer", made / "paper.safetensors")
+    message = bad("evaluate", "--data", "mixed", *restorer)
+    assert message.endswith("give a size for all, such as --size 14x12")
+    options = ("--size", "14x12", "--crop", "--pad", 2, "--channels", 1)
+    good("fit", "mixed", "--out", "x.safetensors", "--epochs", 1, *options)
+    steps = {"crop": [14, 12], "pad": 2, "channels": 1}
+    assert unshift.load("x.safetensors").trained_on["preparation"] == steps
+    own = good_json("evaluate", "--data", "mixed", "--restorer", "x.safetensors")["rates"]
+    restorer_file = unshift.load("x.safetensors")
+    restorer_file.trained_on["preparation"] = {}
+    restorer_file.save("bare.safetensors")
+    assert good_json("evaluate", "--data", "mixed", "--restorer", "bare.safetensors", *options)["rates"] == own
+    found = good_json("verify", "--data", "mixed", "--restorer", "bare.safetensors", *options, "--no-brute-force")
+    assert found["every_image"]["possible"] == 20 * 18 * 16
+    other = good_json("verify", "--data", "mixed", "--restorer", "x.safetensors", "--size", 9, "--no-brute-force")
+    assert other["every_image"]["possible"] == 20 * 13 * 13  # another size, its own margin

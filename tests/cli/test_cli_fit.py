@@ -280,7 +280,7 @@ def test_fit_refuses_bad_images(pixels):
     Path("mixed").mkdir()
     for n in (8, 9):
         Image.new("L", (n, n)).save(f"mixed/{n}.png")
-    assert refused("mixed").endswith("give a size for all, such as 8x8")
+    assert refused("mixed").endswith("give a size for all, such as --size 8x8")
 
 
 def test_fit_drops_unusable_images_when_told(pixels):

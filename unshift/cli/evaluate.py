@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unshift.cli.classifiers import at_its_size, load_classifier, try_classifier
-from unshift.cli.options import Classifier, Data, Json, Limit, Model, Scopes, Split
-from unshift.cli.prepared_data import open_for
+from unshift.cli.options import Channels, Classifier, Crop, Data, Json, Limit, Model, Pad, Scopes, Size, Split
+from unshift.cli.prepared_data import open_for, preparation
 from unshift.cli.printing import print_json, print_table, rates_line
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ def evaluate(
     scopes: Scopes = None,
     seeds: Annotated[int, typer.Option(min=1, help="Random moves of each image; consistency needs two.")] = 1,
     limit: Limit = None,
+    size: Size = None,
+    crop: Crop = False,
+    channels: Channels = None,
+    pad: Pad = None,
     as_json: Json = False,
 ) -> None:
     """Measure how often a restorer is right, and what a frozen classifier gains by it.
@@ -36,6 +40,8 @@ def evaluate(
     of images classified alike under all random moves. At scope 0 nothing moves; at any other, and with any,
     a restorer that undoes turns as well gets any turn.
 
+    The images are prepared as the restorer's own were; --size, --crop, --channels and --pad change that.
+
     A shipped classifier gets the restored images scaled to the size it takes. Your own takes images (batch,
     channel, height, width) with values in 0..1, at the size the restorer works on, and returns logits
     (batch, classes). It is a TorchScript file (torch.jit.save), a torch.export file ending in .pt2, or
@@ -46,7 +52,7 @@ def evaluate(
     Examples:
       unshift evaluate --data mnist --restorer mnist
       unshift evaluate --data mnist --restorer mnist-paper --classifier lenet5-mnist --seeds 3
-      unshift evaluate --data photos/ --restorer photos.safetensors --classifier resnet.pt2
+      unshift evaluate --data photos/ --restorer photos.safetensors --classifier resnet.pt2 --size 224
       unshift evaluate --data cifar10 --restorer cifar10 --classifier mymodels:resnet --scopes 0,4
       unshift evaluate --data mnist --restorer mnist-rotation --classifier lenet5-mnist --limit 500
     """
@@ -56,7 +62,8 @@ def evaluate(
 
     model = load(restorer)
     net = at_its_size(load_classifier(classifier), classifier) if classifier else None
-    found = open_for(model, data, split, limit)
+    steps = preparation(size, crop, channels, pad, model.trained_on.get("preparation"))
+    found = open_for(model, data, split, limit, steps)
     if net is not None:
         if found.labels is None:
             raise ValueError(

@@ -11,9 +11,9 @@ import typer
 
 from unshift.cli.allocator import keep_freed_memory
 from unshift.cli.errors import first_line
-from unshift.cli.options import Json, Preset, Share, Size, TurnGroup
+from unshift.cli.options import Channels, Crop, Json, Pad, Preset, Share, Size, TurnGroup
 from unshift.cli.outputs import check_output
-from unshift.cli.prepared_data import choose_split, open_prepared
+from unshift.cli.prepared_data import choose_split, open_prepared, preparation
 from unshift.cli.printing import file_size, image_size, print_json, rates_line
 
 if TYPE_CHECKING:
@@ -45,13 +45,9 @@ def fit(
         bool, typer.Option("--rotation", help="Undo rotations, by any angle, of square images: paper or dense.")
     ] = False,
     size: Size = None,
-    pad: Annotated[int, typer.Option(min=0, metavar="N", help="Then add N black pixels on every side.")] = 0,
-    crop: Annotated[
-        bool, typer.Option("--crop", help="Keep proportions: scale to cover --size, cut the middle.")
-    ] = False,
-    channels: Annotated[
-        int | None, typer.Option(help="Read images as 1 (grey) or 3 (RGB).", show_default=False)
-    ] = None,
+    crop: Crop = False,
+    channels: Channels = None,
+    pad: Pad = None,
     split: Annotated[str | None, typer.Option(help="Part of a data set to train on. Default: train, if any.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the images. Default: the preset's.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Images per step. Default: the preset's.")] = None,
@@ -105,22 +101,19 @@ def fit(
     from unshift.evaluation import restoration_rates
 
     keep_freed_memory()
-    if crop and size is None:
-        raise ValueError("--crop needs the --size to cut to")
     if (turns is not None) + (ring is not None) + rotation > 1:
         raise ValueError("give one of --turns, --ring and --rotation, not several")
-    steps = {"channels": channels, "crop" if crop else "resize": size and list(size), "pad": pad or None}
-    preparation = {step: value for step, value in steps.items() if value is not None}
+    steps = preparation(size, crop, channels, pad)
     state = checkpoint or Path(f"{out}.checkpoint")
     check_output(out, state, resume, force)
     _check_device(device)
     if threads:
         torch.set_num_threads(threads)
     part = choose_split(data, split, "train")
-    images = open_prepared(data, part, preparation)
+    images = open_prepared(data, part, steps)
     # Opened now: a test split that cannot be had should fail before an hour of training, not after.
     tested = test and part == "train" and choose_split(data, None, "test")
-    held = open_prepared(data, "test", preparation) if tested else None
+    held = open_prepared(data, "test", steps) if tested else None
 
     coordinates = _coordinates(turns, ring, rotation, preset, tuple(images.images.shape[2:]))
     settings: dict[str, Any] = {
@@ -135,7 +128,7 @@ def fit(
     if resume and out.exists() and not state.exists():
         restorer = weights.load(out)
         found = {**restorer.metadata, "preparation": restorer.trained_on.get("preparation")}
-        asked = {"data": images.name, "preparation": preparation, "coordinates": coordinates.describe(), **settings}
+        asked = {"data": images.name, "preparation": steps, "coordinates": coordinates.describe(), **settings}
         _check_same_run(out, found, asked)
     else:
         try:
@@ -155,7 +148,7 @@ def fit(
             kept = f"the state is in {state}: the same command with --resume goes on"
             print(f"\n{kept if state.exists() else 'stopped before there was a state to keep'}", file=sys.stderr)
             raise
-        restorer.trained_on["preparation"] = preparation
+        restorer.trained_on["preparation"] = steps
         restorer.save(out)
     if held is not None and "test" not in restorer.metadata:
         restorer.metadata["test"] = restoration_rates(restorer, held.images, progress=True).as_dict()

@@ -76,14 +76,6 @@ Split = Annotated[
     str | None, typer.Option("--split", help="Part of a data set, or subfolder of a folder. Default: test, if any.")
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Take only the first N images.", metavar="N")]
-Pad = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        metavar="N",
-        help="For images that lost what moved out of the frame: look at them on a margin of N pixels.",
-    ),
-]
 Classifier = Annotated[
     str | None,
     typer.Option("--classifier", help="A shipped classifier's name, a TorchScript or .pt2 file, or module:function."),
@@ -98,6 +90,18 @@ Scopes = Annotated[
     ),
 ]
 Share = Annotated[Any, typer.Option(parser=read_share, metavar="N|SHARE", help="Images held out: a number or a share.")]
+# What is done to images before the network sees them: the same four, with the same meaning, wherever images are read.
 Size = Annotated[
-    Any, typer.Option(parser=read_size, metavar="N|HxW", help="Scale the images to this size.", show_default=False)
+    Any,
+    typer.Option(parser=read_size, metavar="N|HxW", help="First scale the images to this size.", show_default=False),
+]
+Crop = Annotated[
+    bool, typer.Option("--crop", help="Keep proportions: scale to cover the size, and cut the middle out.")
+]
+Channels = Annotated[
+    int | None, typer.Option(metavar="N", help="Read images as 1 (grey) or 3 (RGB).", show_default=False)
+]
+Pad = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Then let the network see them with N black pixels on every side."),
 ]

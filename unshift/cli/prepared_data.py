@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,14 +41,36 @@ def choose_split(source: str, asked: str | None, usual: str) -> str | None:
     return asked or (usual if _is_dataset(source) or (Path(source) / usual).is_dir() else None)
 
 
-def open_for(restorer: Restorer | Chain, source: str, split: str | None, limit: int | None) -> ImageSet:
-    """Open images to try ``restorer`` on: the test split if there is one, prepared as its own were."""
+def preparation(
+    size: Sequence[int] | None, crop: bool, channels: int | None, pad: int | None, own: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return what is done to images first: what the options say, and for the rest a restorer's ``own``."""
+    steps = dict(own or {})
+    fits = [fit for fit in ("crop", "resize") if fit in steps]
+    wanted = list(size) if size is not None else steps[fits[0]] if fits else None
+    if crop and wanted is None:
+        raise ValueError("--crop needs the --size to cut to")
+    if crop or size is not None:
+        steps = {step: value for step, value in steps.items() if step not in fits}
+        steps["crop" if crop else "resize"] = wanted
+    given = {"channels": channels, "pad": pad}
+    steps |= {step: value for step, value in given.items() if value is not None}
+    return {step: value for step, value in steps.items() if step != "pad" or value}
+
+
+def open_for(
+    restorer: Restorer | Chain,
+    source: str,
+    split: str | None,
+    limit: int | None,
+    steps: Mapping[str, Any],
+) -> ImageSet:
+    """Open images to try ``restorer`` on: the test split if there is one, prepared by ``steps``."""
     from unshift.weights import image_shape
 
     channels = image_shape(restorer)[0]
-    preparation = restorer.trained_on.get("preparation", {})
     part = choose_split(source, split, "test")
-    return open_prepared(source, part, preparation, channels if channels in (1, 3) else None, limit)
+    return open_prepared(source, part, steps, channels if channels in (1, 3) else None, limit)
 
 
 def _is_dataset(source: str) -> bool:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unshift.cli.options import Data, Json, Limit, Model, Split
-from unshift.cli.prepared_data import open_for
+from unshift.cli.options import Channels, Crop, Data, Json, Limit, Model, Pad, Size, Split
+from unshift.cli.prepared_data import open_for, preparation
 from unshift.cli.printing import print_json
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from unshift.restorer import Chain, Restorer
+    from unshift.verification import Verification
 
 
 def verify(
@@ -17,6 +23,13 @@ def verify(
     restorer: Model,
     split: Split = None,
     limit: Limit = None,
+    seconds: Annotated[float, typer.Option(min=1, metavar="S", help="Check as much as takes about this long.")] = 60.0,
+    moves: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Check at most N moves of each image.", show_default=False)
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Check every move of every image, however long that takes.")
+    ] = False,
     brute_force: Annotated[
         bool | None,
         typer.Option(
@@ -24,50 +37,53 @@ def verify(
         ),
     ] = None,
     sample: Annotated[int, typer.Option(min=1, metavar="N", help="Check N images by brute force as well.")] = 200,
+    size: Size = None,
+    crop: Crop = False,
+    channels: Channels = None,
+    pad: Pad = None,
     as_json: Json = False,
 ) -> None:
     """Check the promise: every move of every image is undone to the same image, bit for bit.
 
     The moves are those that the restorer promises: all shifts; all shifts and turns; of rotations, the
-    quarter turns.
+    quarter turns. A photo has as many shifts as pixels, so the work is bounded: by --seconds, by --moves,
+    or by nothing with --all. It is said first what will be checked and how long that takes, and in the end
+    what was. Moves that are left out are left out at random, the same ones each time.
 
     That the network's scores move along with the image needs no trial: it adds integers, every sum is
     bounded below the largest that is exact, and integers add up the same in any order. So the scores are
-    computed once per image, and what could still differ is computed for every move: the choice of the
-    highest score, the tie rule, and the image that results. To rely on nothing, a random sample is also
-    checked by brute force, each moved image through the whole network. A chain of restorers has no such
-    shortcut: of it, the sample is all that is checked, unless --brute-force says all images. Exit code 1 if
-    anything differs.
+    computed once per image (and tried on a few moves), and what could still differ is computed for each
+    move: the choice of the highest score, the tie rule, and the image that results. To rely on nothing, a
+    random sample is also checked by brute force, each moved image through the whole network. A chain of
+    restorers has no such shortcut: of it, the sample is all that is checked, unless --brute-force says all
+    images. Exit code 1 if anything differs.
+
+    The images are prepared as the restorer's own were; --size, --crop, --channels and --pad change that.
 
     \b
     Examples:
       unshift verify --data mnist --restorer mnist
-      unshift verify --data mnist --restorer mnist --limit 100 --brute-force
-      unshift verify --data mnist --restorer mnist-rotation --limit 500
+      unshift verify --data photos/ --restorer photos.safetensors --seconds 20
+      unshift verify --data mnist --restorer mnist-turns --limit 1000 --all --no-brute-force
+      unshift verify --data mnist --restorer mnist --limit 100 --all --brute-force
       unshift verify --data mnist3d --restorer mnist3d --limit 2 --sample 1
     """
-    import torch
-
-    from unshift.testing import verify as check
     from unshift.weights import load
 
     model = load(restorer)
     provable = len(model.stages) == 1
     if brute_force is False and not provable:
         raise ValueError("a chain of restorers can be checked by brute force only; leave --no-brute-force out")
-    found = open_for(model, data, split, limit)
+    steps = preparation(size, crop, channels, pad, model.trained_on.get("preparation"))
+    found = open_for(model, data, split, limit, steps)
     started = time.monotonic()
-    positions = model.stages[0].coordinates.canvas(found.images[:1])[0, :, 0].numel()
-    batch = max(1, min(1024, 2**20 // positions))  # moves at a time: a photo has 50,000 positions
-    results = {}
+    todo: dict[str, tuple[Tensor, bool]] = {}
     if not brute_force and provable:
-        results["every image"] = check(model, found.images, batch_size=batch, progress=True)
+        todo["every image"] = found.images, False
     if brute_force is not False:
-        some = found.images
-        if not brute_force and sample < len(some):
-            some = some[torch.randperm(len(some), generator=torch.Generator().manual_seed(0))[:sample].sort().values]
-        name = "every image" if brute_force else "sample"
-        results[name] = check(model, some, brute_force=True, batch_size=batch, progress=True)
+        todo["every image" if brute_force else "sample"] = _some(found.images, None if brute_force else sample), True
+    bound = {"moves": moves, "seconds": None if everything else seconds / len(todo)}
+    results = {name: _checked(model, *what, bound) for name, what in todo.items()}
     exact = all(result.exact for result in results.values())
     if as_json:
         about = {"data": found.name, "restorer": restorer, "undoes": model.coordinates.undoes, "exact": exact}
@@ -78,11 +94,40 @@ def verify(
         print(f"  It undoes {model.coordinates.undoes}.")
         for result in results.values():
             print(f"  {result}")
-        if not all(result.brute_force for result in results.values()):
-            print(
-                "  Proven, not computed: the scores of a moved image are the moved scores (integer sums have no\n"
-                "  order). Computed for every move: the choice on those scores, the tie rule, the restored image."
-            )
+        _print_grounds(list(results.values()))
         print(f"  {time.monotonic() - started:.1f} s")
     if not exact:
         raise typer.Exit(1)
+
+
+def _some(images: Tensor, count: int | None) -> Tensor:
+    """Return ``count`` of the images at random, the same ones each time."""
+    import torch
+
+    if count is None or count >= len(images):
+        return images
+    return images[torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:count].sort().values]
+
+
+def _checked(model: Restorer | Chain, images: Tensor, brute_force: bool, bound: dict[str, Any]) -> Verification:
+    from unshift.verification import verify as check
+
+    positions = model.stages[0].coordinates.canvas(images[:1])[0, :, 0].numel()
+    batch = max(1, min(1024, 2**20 // positions))  # moves at a time: a photo has 50,000 positions
+    return check(model, images, brute_force=brute_force, batch_size=batch, progress=True, **bound)
+
+
+def _print_grounds(results: list[Verification]) -> None:
+    """Say what the verdict rests on, beside what was computed."""
+    if not all(result.brute_force for result in results):
+        print(
+            "  Proven, not computed: the scores of a moved image are the moved scores (integer sums have no\n"
+            "  order). Computed for each move: the choice on those scores, the tie rule, the restored image."
+        )
+    if left := [result for result in results if not result.complete]:
+        tied = max(result.ties for result in left)
+        rest = f"of the {tied:,} tied images they do not" if tied else "no image was tied"
+        print(
+            "  Not checked: the moves left out. Where one score is highest they follow from the same argument;\n"
+            f"  {rest}. --all checks every move."
+        )

@@ -98,7 +98,7 @@ def load_images(
             (h, w), (first_h, first_w) = pixels.shape[1:], images.shape[2:]
             raise ValueError(
                 f"images differ in size: {paths[0]} is {first_h}x{first_w}, {path} is {h}x{w} "
-                f"(height x width); give a size for all, such as {first_h}x{first_w}"
+                f"(height x width); give a size for all, such as --size {first_h}x{first_w}"
             )
         images[i] = pixels
     return images
