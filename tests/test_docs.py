@@ -103,6 +103,7 @@ def test_pictures_are_small_and_used() -> None:
         assert f"images/{picture.name}" in pages, picture.name
 
 
+@pytest.mark.slow
 def test_pictures_are_what_the_script_draws() -> None:
     """Draw the quickest one again: fonts and versions may differ, its size may not."""
     code = "import sys; sys.path.insert(0, 'docs'); import pictures; sys.stdout.buffer.write(pictures.seam())"

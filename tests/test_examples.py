@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -32,11 +30,14 @@ PRINTS = {
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> dict[str, str]:
-    """An environment with no datasets, no display, one thread, and this checkout."""
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, no data sets, no display, and this checkout for the processes that are started."""
     path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]).rstrip(os.pathsep)
-    ours = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg", "TMPDIR": str(tmp_path)}
-    return {**os.environ, **ours, "UNSHIFT_DATA": str(tmp_path), "IPYTHONDIR": str(tmp_path)}
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"PYTHONPATH": path, "MPLBACKEND": "Agg"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("TMPDIR", "UNSHIFT_DATA", "IPYTHONDIR"):
+        monkeypatch.setenv(name, str(tmp_path))
 
 
 def test_these_are_the_examples() -> None:
@@ -50,16 +51,16 @@ def test_it_is_short_and_says_what_it_is(name: str) -> None:
     assert f"python examples/{name}.py" in (ast.get_docstring(ast.parse(source)) or "")
 
 
+@pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize("name", PRINTS)
-def test_it_runs(name: str, tmp_path: Path, alone: dict[str, str]) -> None:
+def test_it_runs(name: str, tmp_path: Path, alone: None, capfd: pytest.CaptureFixture[str]) -> None:
     if name == "wrap_an_onnx_model":
         pytest.importorskip("onnxruntime")
-    command = [sys.executable, "-W", "error::UserWarning", str(EXAMPLES / f"{name}.py")]
-    run = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, timeout=300, check=False)
-    assert run.returncode == 0, run.stderr
-    assert run.stderr == ""
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    said, errors = capfd.readouterr()
+    assert errors == ""
     for expected in PRINTS[name]:
-        assert expected in run.stdout
+        assert expected in said
 
 
 def test_a_mask_follows_its_image_to_the_bit_at_every_shift() -> None:
@@ -83,9 +84,7 @@ def test_a_mask_follows_its_image_to_the_bit_at_every_shift() -> None:
 
 
 @pytest.mark.slow
-def test_the_tour_runs(tmp_path: Path, alone: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for key, value in alone.items():
-        monkeypatch.setenv(key, value)
+def test_the_tour_runs(tmp_path: Path, alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MPLBACKEND")  # the notebook's own: pictures inline
     tour = nbformat.read(EXAMPLES / "tour.ipynb", as_version=4)
     NotebookClient(tour, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()

@@ -313,8 +313,8 @@ def test_every_experiment_runs_at_small_scale_without_any_data(name, tmp_path, m
         for block in find(name).show(case, stored[name]):
             if isinstance(block, Table):
                 assert block.rows[0].label in shown
-        for entry in result.get("restored", {}).values():
-            assert entry["same_at_every_scope"]
+        if isinstance(result.get("restored"), dict):
+            assert all(entry["same_at_every_scope"] for entry in result["restored"].values())
 
 
 @pytest.mark.slow

@@ -248,7 +248,9 @@ def test_refinement_is_the_top_of_the_parabola():
 # --- the restorer -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("refine", "count"), [(True, 10_000), (False, 1000)])
+@pytest.mark.parametrize(
+    ("refine", "count"), [(True, 500), (False, 500), pytest.param(True, 10_000, marks=pytest.mark.slow)]
+)
 def test_every_test_digit_is_exact_under_quarter_turns(refine, count):
     digits = dataset("mnist-10k", "test").images[:count]
     restorer = make(Polar(28, angles=36, radii=12, refine=refine))

@@ -412,6 +412,13 @@ def test_what_is_not_there_is_named(tmp_path, monkeypatch):
 UNSAFE_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 
 
+def dotted(node: ast.AST) -> str:
+    """Return ``torch.load`` for the node that stands for it; an empty string for all but a name's attribute."""
+    return (
+        f"{node.value.id}.{node.attr}" if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) else ""
+    )
+
+
 def unsafe(source: str) -> list[str]:
     """Return what in a module's source could unpickle: imports, and calls of ``torch.load`` and the like."""
     found = []
@@ -424,9 +431,9 @@ def unsafe(source: str) -> list[str]:
                 node.module in ("torch", "numpy") and names & {"load", "save"}
             ):
                 found.append(f"from {node.module}")
-        elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("torch.load", "torch.save", "torch.hub"):
-            found.append(ast.unparse(node))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "numpy.load"):
+        elif dotted(node) in ("torch.load", "torch.save", "torch.hub"):
+            found.append(dotted(node))
+        elif isinstance(node, ast.Call) and dotted(node.func) in ("np.load", "numpy.load"):
             options = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
             if options.get("allow_pickle") != "False":
                 found.append(ast.unparse(node))

@@ -1,0 +1,182 @@
+"""What the tests of exports share: restorers of every kind, and what a graph and PyTorch say of images."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import tempfile
+from pathlib import Path
+
+import onnxruntime
+import pytest
+import torch
+from samples import bits, blobs, hard_images, make_restorer
+from torch import nn
+
+import unshift
+from unshift import Chain, Restorer, apply, quantise
+from unshift.coordinates import Canvas, Centre, Polar, Ring, Turns
+from unshift.exporting.module import Graph
+from unshift.testing import all_shifts
+
+
+def session(data):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(data, options)
+
+
+def run(runtime, images):
+    names = [output.name for output in runtime.get_outputs()]
+    return dict(zip(names, map(torch.from_numpy, runtime.run(None, {"images": images.numpy()})), strict=True))
+
+
+def in_pytorch(restorer, images):
+    """All that a graph says, by the restorer as everybody uses it."""
+    found = restorer.estimate(images)
+    scores = restorer.stages[0].scores(restorer.stages[0].coordinates.canvas(images))
+    scores = scores.squeeze(1) if scores.shape[1] == 1 else scores
+    wanted = {"restored": restorer(images), **found._asdict(), "scores": scores}
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def in_graph(restorer, images):
+    """What a graph would say, computed by the module it is made of: its operations, its loops run in Python.
+
+    PyTorch compiles the loops of a graph first, each for its own shapes, and ONNX takes seconds to write: this is the
+    same arithmetic, at any number of sizes. That the files say the same is tested too, at a few.
+    """
+
+    def while_loop(more, body, state):
+        while more(*state):
+            state = body(*state)
+        return state
+
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        unshift.exporting._prepare(restorer, torch.zeros_like(images[:1]))
+        for name, module in list(sys.modules.items()):
+            if name.startswith("unshift.") and hasattr(module, "is_traced"):
+                patch.setattr(module, "is_traced", lambda: True)
+        patch.setattr(sys.modules["torch._higher_order_ops.while_loop"], "while_loop", while_loop)
+        return Graph(restorer, None, True)(images)
+
+
+def differences(found, wanted):
+    """The images, by number, of which anything was said that differs in a bit."""
+    wrong = set()
+    for name, value in wanted.items():
+        if name in found:
+            assert (found[name].shape, found[name].dtype) == (value.shape, value.dtype), name
+            different = bits(found[name]) != bits(value)
+            wrong.update(different.reshape(len(value), -1).any(1).nonzero().flatten().tolist())
+    assert {"restored", "shift", "confidence", "tied"} <= set(found)
+    assert {"turn", "angle"} & set(found) == {"turn", "angle"} & set(wanted)
+    return sorted(wrong)
+
+
+def everywhere(image):
+    """One image at every shift."""
+    moves = all_shifts(image.shape[1:])
+    return apply(image.expand(len(moves), *image.shape), moves)
+
+
+def assert_same_in(runtime, restorer, images, batch_size=64):
+    for batch in images.split(batch_size):
+        assert differences(run(runtime, batch), in_pytorch(restorer, batch)) == []
+
+
+def padded(preset, channels, size, pad, trained=True):
+    scorer = make_restorer(preset, channels, tuple(n + 2 * pad for n in size), trained).scorer
+    return Restorer(scorer, coordinates=Canvas(pad, 0.25))
+
+
+@functools.cache
+def turner(refine, size=12, angles=8, polar_angles=None):
+    """A rotation restorer, not trained: what it reads is arbitrary, and must be the same everywhere."""
+    torch.manual_seed(0)
+    polar = Polar(size, angles=angles, radii=3, ratio=None, refine=refine, polar_angles=polar_angles)
+    return untrained(polar, 1, (size,) * polar.spatial_axes, "dense")
+
+
+def untrained(coordinates, channels, size, preset="paper"):
+    torch.manual_seed(0)
+    images = blobs(8, channels, size) + 0.1 * torch.rand(8, channels, *size)
+    estimator = coordinates.network(preset, channels, size)
+    return Restorer(quantise(estimator, coordinates.canvas(images).flatten(0, 1)), coordinates=coordinates)
+
+
+KINDS = {
+    "mirror": (Turns("mirror"), 1, (5, 6)),
+    "half": (Turns("half"), 1, (5, 6)),
+    "quarter": (Turns("quarter"), 1, (6, 6)),
+    "flips": (Turns("flips"), 2, (5, 5)),
+    "strand": (Turns("strand"), 4, (9,)),
+    "cube": (Turns("cube"), 1, (3, 3, 3)),
+    "ring": (Ring(), 1, (3, 8)),
+    "ring, local filters": (Ring(0), 2, (8, 4)),
+    "centre, corners": (Centre(), 1, (6, 6)),
+    "centre, pixels": (Centre(), 1, (5, 5)),
+    "chain": (None, 1, (6, 6)),
+}
+
+
+@functools.cache
+def kind_of(name):
+    """A restorer of each kind, its channels and its size."""
+    coordinates, channels, size = KINDS[name]
+    if name == "chain":
+        centre, polar = Centre(), Polar(6, angles=8, radii=3, ratio=None, refine=True)
+        return Chain(untrained(centre, 1, size), untrained(polar, 1, size, "dense")), channels, size
+    preset = {"ring": "paper", "ring, local filters": "seam"}.get(name, "dense")
+    return untrained(coordinates, channels, size, preset), channels, size
+
+
+def moved_images(restorer, channels, size):
+    """Hard images (constant, symmetric, tied, -0.0) and plain ones, each also under some moves of the group."""
+    images = torch.stack([*hard_images(channels, size).values(), *torch.rand(3, channels, *size)])
+    moves = restorer.coordinates.moves(size)
+    some = torch.linspace(0, len(moves.shift) - 1, 3).long()
+    poses = [
+        type(moves)(*(None if part is None else part[k].expand(len(images), *part[k].shape) for part in moves))
+        for k in some
+    ]
+    return torch.cat([restorer.coordinates.move(images, pose) for pose in poses])
+
+
+def turned(channels, size):
+    """Hard images for rotations: those for shifts, each at four quarter turns, and rings that tie all angles."""
+    images = torch.stack([*hard_images(channels, size).values()])
+    middle = torch.stack(torch.meshgrid(*[torch.arange(n) - (n - 1) / 2 for n in size], indexing="ij"))
+    ring = (middle[-2:].square().sum(0).sqrt().round() % 3 / 4).expand(1, channels, *size)
+    spot = ring.clone()
+    spot[0, 0].view(-1)[0] = 1  # in a corner, where the grid does not look: canvases are one, images are not
+    images = torch.cat([images, ring, spot])
+    return torch.cat([torch.rot90(images, quarter, (-2, -1)) for quarter in range(4)])
+
+
+@functools.cache
+def exported(scores=True):
+    """A small net with a classifier behind it, as the bytes of a file."""
+    torch.manual_seed(0)
+    classifier = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5), nn.Flatten(), nn.Linear(144, 5))
+    restorer = make_restorer("dense", 1, (8, 8), True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "small.onnx"
+        unshift.export(restorer, path, classifier=classifier.train(), size=(8, 8), scores=scores, name="small")
+        assert [file.name for file in Path(folder).iterdir()] == ["small.onnx"]  # one file, and no weights beside it
+        return restorer, classifier, path.read_bytes()
+
+
+def overflowing(refine):
+    """A rotation restorer whose grid has weights that add up to a little more than 1 in float32."""
+    polar = Polar(12, angles=28, radii=5, ratio=None, refine=refine)
+    return untrained(polar, 1, (12, 12), "dense")
+
+
+def enormous(size):
+    """Images of pixels as large as float32 holds, of either sign, with zeros of either sign among them."""
+    largest = torch.finfo(torch.float32).max
+    values = torch.tensor([largest, -largest, 0.0, -0.0, largest / 2])
+    mixed = values[torch.randint(5, (12, 1, size, size), generator=torch.Generator().manual_seed(0))]
+    constant = values.view(5, 1, 1, 1).expand(5, 1, size, size)
+    return torch.cat([mixed, constant, torch.rot90(mixed[:3], 1, (2, 3))])
