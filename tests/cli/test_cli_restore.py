@@ -244,3 +244,88 @@ def test_quarter_turns_of_a_file_become_one_file(kind, mode, posed):
     assert {image.mode for image in found} == {"RGB" if changed else mode}
     arrays = [np.asarray(image.convert("RGB") if mode == "P" else image) for image in found]
     assert all(np.array_equal(array, arrays[0]) for array in arrays)
+
+
+def test_restore_copies_doubtful_images_as_they_are(made):
+    command = ("restore", made / "photos", "--restorer", made / "paper.safetensors")
+    sure = {row["file"]: row["confidence"] for row in good_json(*command, "--out", "all")}
+    least = sorted(sure.values())[10]
+    result = good(*command, "--out", "some", "--min-confidence", least)
+    assert result.stdout.startswith("10 images restored, ")
+    assert "; 10 doubtful ones were copied as they are; " in result.stdout
+    with Path("some/poses.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["file"]: row["restored"] for row in rows} == {f: str(c >= least).lower() for f, c in sure.items()}
+    for row in rows:
+        wanted = Path("all") if row["restored"] == "true" else made / "photos"
+        assert Path("some", row["file"]).read_bytes() == (wanted / row["file"]).read_bytes()
+
+
+def test_restore_skips_what_cannot_be_read_and_names_it(made, pixels):
+    Path("in").mkdir()
+    Image.fromarray(pixels[0, 0].numpy()).save("in/a.png")
+    Path("in/b.png").write_bytes(Path("in/a.png").read_bytes()[:60])
+    Path("in/c.png").write_text("hello")
+    command = ("restore", "in", "--restorer", made / "paper.safetensors", "--out", "out")
+    assert bad(*command).startswith("in/b.png cannot be read as an image (")
+    assert not Path("out").exists()
+    result = good(*command, "--skip-unreadable")
+    assert result.stderr == "unshift: warning: skipped, because they cannot be read: in/b.png, in/c.png\n"
+    assert result.stdout.startswith("1 images restored, ")
+    assert "; 2 unreadable ones were skipped; their poses are in out/poses.csv" in result.stdout
+    assert sorted(path.name for path in Path("out").iterdir()) == ["a.png", "poses.csv"]
+    Path("in/a.png").unlink()
+    message = bad(*command, "--skip-unreadable", "--force")
+    assert message.startswith("none of the 2 files can be read: in/b.png cannot be read as an image (")
+
+
+def test_a_line_net_restores_photos_of_any_size_as_they_are():
+    """Shifts are undone at the original resolution: no --resize, no thumbnails."""
+    torch.manual_seed(0)
+    net = unshift.ShiftEstimator.preset("seam", 3, (24, 24))
+    model = Restorer(unshift.quantise(net, torch.rand(4, 3, 24, 24)))
+    model.save("seam.safetensors")
+    Path("in").mkdir()
+    sizes = [(50, 35), (35, 50), (24, 24), (61, 47), (9, 100)]
+    photos = [torch.randint(0, 256, (3, *size), dtype=torch.uint8) for size in sizes]
+    for i, photo in enumerate(photos):
+        for name, down, right in (("still", 0, 0), ("moved", 7, 31)):
+            array = photo.roll((down, right), (1, 2)).permute(1, 2, 0).numpy()
+            Image.fromarray(array).save(f"in/{i}-{name}.png")
+    rows = good_json("restore", "in", "--restorer", "seam.safetensors", "--out", "out")
+    assert len(rows) == 10
+    for i, photo in enumerate(photos):
+        still, moved = (np.asarray(Image.open(f"out/{i}-{name}.png")) for name in ("still", "moved"))
+        assert still.shape == (*sizes[i], 3)
+        assert np.array_equal(still, moved)
+        assert np.array_equal(still, model(photo[None])[0].permute(1, 2, 0).numpy())
+
+
+def test_restore_takes_the_preparation_of_fit(made):
+    rows = good_json(
+        *("restore", made / "photos", "--restorer", made / "paper.safetensors", "--out", "out"),
+        *("--size", "20x16", "--crop", "--channels", 1),
+    )
+    assert len(rows) == 20
+    assert {Image.open(Path("out", row["file"])).size for row in rows} == {(16, 20)}
+
+
+def test_restore_leaves_nothing_behind_when_it_fails_halfway(made, pixels):
+    Path("in").mkdir()
+    for i in range(12):
+        Image.fromarray(pixels[i, 0].numpy()).save(f"in/{i:02}.png")
+    Image.fromarray(pixels[0, 0, :4].numpy()).save("in/99.png")  # smaller than the filters
+    message = bad("restore", "in", "--restorer", made / "paper.safetensors", "--out", "deep/out")
+    assert message.startswith("in/99.png: ")
+    assert not Path("deep").exists()
+
+
+def test_restore_says_that_a_net_of_greys_sees_no_colours(made, pixels):
+    Image.fromarray(pixels[0, 0].numpy()).save("grey.png")
+    Image.fromarray(pixels[0, 0].numpy()).convert("RGB").save("colour.png")
+    command = ("restore", "--restorer", made / "paper.safetensors", "--out", "out", "--force")
+    assert good(*command, "grey.png").stderr == ""
+    told = good(*command, "grey.png", "colour.png").stderr
+    assert told == (
+        "unshift: warning: this restorer was trained on grey images, and colour.png has colours: it sees their greys\n"
+    )

@@ -90,6 +90,9 @@ Scopes = Annotated[
     ),
 ]
 Share = Annotated[Any, typer.Option(parser=read_share, metavar="N|SHARE", help="Images held out: a number or a share.")]
+SkipUnreadable = Annotated[
+    bool, typer.Option("--skip-unreadable", help="Pass over files that cannot be read, and name them in the end.")
+]
 # What is done to images before the network sees them: the same four, with the same meaning, wherever images are read.
 Size = Annotated[
     Any,

@@ -39,6 +39,13 @@ def image_size(size: Iterable[int]) -> str:
     return "x".join(map(str, size))
 
 
+def named_files(paths: Iterable[Any], most: int = 5) -> str:
+    """Name some files, the first few of many."""
+    names = [str(path) for path in paths]
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
 def rates_line(rates: Mapping[str, Any], step: str) -> str:
     """Tell how often a restorer was right; ``step`` is what a distance of 1 is to its coordinates."""
     return (

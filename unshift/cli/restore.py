@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from unshift.cli.errors import warn
-from unshift.cli.image_files import encoded, restore_file
-from unshift.cli.options import Json, Model, Pad
+from unshift.cli.image_files import Picture, Reader
+from unshift.cli.options import Channels, Crop, Json, Model, Pad, Size, SkipUnreadable
 from unshift.cli.outputs import check_folder
-from unshift.cli.printing import print_json
+from unshift.cli.prepared_data import preparation
+from unshift.cli.printing import named_files, print_json
+from unshift.cli.restoring import Outcome, Restoring
 
 if TYPE_CHECKING:
     from unshift.restorer import Chain, Estimate, Restorer
@@ -29,9 +34,19 @@ def restore(
     ],
     restorer: Model,
     out: Annotated[Path, typer.Option("--out", help="Folder to write to; not one that holds the inputs.")],
+    min_confidence: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, metavar="SHARE", help="Copy images of a lower confidence as they are.", show_default=False
+        ),
+    ] = 0.0,
+    skip_unreadable: SkipUnreadable = False,
     resize: Annotated[
-        bool, typer.Option("--resize", help="First scale each image to the size the restorer was made for.")
+        bool, typer.Option("--resize", help="First scale the images to the size the restorer was made for.")
     ] = False,
+    size: Size = None,
+    crop: Crop = False,
+    channels: Channels = None,
     pad: Pad = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files in OUT.")] = False,
     as_json: Json = False,
@@ -41,20 +56,28 @@ def restore(
     Shifts and turns move pixels and change none: PNG and other lossless formats keep every value, mode and
     palette. Rotations by other than quarter turns mix neighbouring pixels; images with a palette then become
     RGB. JPEG is lossy by nature and is written anew at quality 95. Files keep their names, and the places
-    they had in a folder. If any file cannot be read, nothing is written.
+    they had in a folder. If any file cannot be read, nothing is written, unless --skip-unreadable passes it
+    over and the summary names it.
+
+    Images are restored at the size they have, if the restorer takes any (the presets seam and paper do; it
+    says so if they are not what it was trained on). One that is bound to a size says which; --resize or
+    --size then scales the images first, and they are written at that size. With --pad the margin is only
+    looked at, and not written.
 
     OUT/poses.csv lists, per file, what was found: down and right are the shift in pixels, from 0 to size-1
     as it is circular, or with --pad the short way round, so that -2 is 2 up or left; turn is the turn's name;
     angle is in degrees, counter-clockwise; and then the confidence in 0..1, and whether several poses tied.
-    It has the columns that the restorer reads.
+    It has the columns that the restorer reads; with --min-confidence also restored, which is false for the
+    images that were copied as they are.
 
     \b
     Examples:
       unshift restore shifted/ --restorer photos.safetensors --out restored/
+      unshift restore photos/ --restorer photos.safetensors --out restored/ --min-confidence 0.5
       unshift restore a.png b.png --restorer mnist --resize --out restored/
       unshift restore scans/ --restorer mnist-rotation --resize --out upright/
     """
-    from unshift.progress import tracked
+    from unshift.progress import Progress
     from unshift.weights import load, write_atomically
 
     model = load(restorer, pad=pad)
@@ -62,25 +85,73 @@ def restore(
     table = out / TABLE
     if existing := [path for path in (*targets, table) if path.exists() and not force]:
         raise ValueError(f"{existing[0]} exists ({len(existing)} such files); --force overwrites")
-    size = _check_images(model, resize)
-    found: dict[Path, Estimate] = {}
-    for target, source in tracked(targets.items(), "estimate", "images"):
-        found[target] = restore_file(model, source, size)[1]
-    check_folder(out)
-    for target, source in tracked(targets.items(), "write", "images"):
-        write_atomically(target, encoded(restore_file(model, source, size, found[target])[0], source))
-    rows = [{"file": target.relative_to(out).as_posix(), **_row(model, estimate)} for target, estimate in found.items()]
+    reader = _reader(model, resize, preparation(size, crop, channels, None))
+    hint = "" if reader.size else "; --resize scales images to the size this restorer was made for"
+    restoring = Restoring(model, reader, min_confidence, skip_unreadable, _Colours(reader.channels), hint)
+    with _staged(out) as place, Progress("restore", len(targets), "images") as told:
+        outcome = restoring.run(targets, lambda target: place / target.relative_to(out), told.update)
+        if not outcome.found:
+            raise ValueError(
+                f"none of the {len(targets):,} files can be read: {next(iter(outcome.unreadable.values()))}"
+            )
+        for target in outcome.found:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (place / target.relative_to(out)).replace(target)
+    rows = [{"file": target.relative_to(out).as_posix(), **_row(model, one)} for target, one in outcome.found.items()]
+    if min_confidence:
+        rows = [row | {"restored": out / row["file"] not in outcome.doubtful} for row in rows]
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]))
     writer.writeheader()
-    writer.writerows({**row, "tied": json.dumps(row["tied"])} for row in rows)
+    writer.writerows({k: json.dumps(v) if isinstance(v, bool) else v for k, v in row.items()} for row in rows)
     # Names that are not valid UTF-8 are kept as they are on disk.
     write_atomically(table, text.getvalue().encode("utf-8", "surrogateescape"))
+    _print_outcome(outcome, table, rows, as_json)
+
+
+def _print_outcome(outcome: Outcome, table: Path, rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Say how many were restored, and what else became of files: beside JSON, on stderr."""
+    if outcome.unreadable:
+        warn(f"skipped, because they cannot be read: {named_files(outcome.unreadable)}")
     if as_json:
         print_json(rows)
-    else:
-        moved = sum(any(part is not None and part.any() for part in estimate[:3]) for estimate in found.values())
-        print(f"{len(rows):,} images restored, {moved:,} of them moved; their poses are in {table}")
+        return
+    restored = [one for target, one in outcome.found.items() if target not in outcome.doubtful]
+    moved = sum(any(part is not None and bool(part.any()) for part in estimate[:3]) for estimate in restored)
+    kept = f"; {len(outcome.doubtful):,} doubtful ones were copied as they are" if outcome.doubtful else ""
+    skipped = f"; {len(outcome.unreadable):,} unreadable ones were skipped" if outcome.unreadable else ""
+    print(f"{len(restored):,} images restored, {moved:,} of them moved{kept}{skipped}; their poses are in {table}")
+
+
+@contextlib.contextmanager
+def _staged(out: Path) -> Iterator[Path]:
+    """Yield a folder in ``out`` to write to: what is in it when all goes well is moved, or else forgotten."""
+    new = [folder for folder in (out, *out.parents) if not folder.exists()]
+    check_folder(out)
+    place = Path(tempfile.mkdtemp(prefix=".restoring-", dir=out))
+    try:
+        yield place
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(OSError):  # not empty: it was not this run that filled it
+            for folder in new:
+                folder.rmdir()
+        raise
+    shutil.rmtree(place, ignore_errors=True)
+
+
+class _Colours:
+    """Says once that a network of greys is shown colours."""
+
+    def __init__(self, channels: int) -> None:
+        self.silent = channels != 1
+
+    def __call__(self, picture: Picture) -> None:
+        from unshift.pictures import is_grey
+
+        if not self.silent and not is_grey(picture.image):
+            self.silent = True
+            warn(f"this restorer was trained on grey images, and {picture.source} has colours: it sees their greys")
 
 
 def _row(model: Restorer | Chain, estimate: Estimate) -> dict[str, Any]:
@@ -126,11 +197,11 @@ def _targets(inputs: Sequence[Path], out: Path) -> dict[Path, Path]:
     return targets
 
 
-def _check_images(model: Restorer | Chain, resize: bool) -> tuple[int, ...] | None:
-    """Refuse restorers of other than images, and return the size to scale to, if asked."""
+def _reader(model: Restorer | Chain, resize: bool, steps: dict[str, Any]) -> Reader:
+    """Return how to read images for ``model``: scaled if asked; refuse restorers of other than images."""
     from unshift.weights import image_shape
 
-    size = image_shape(model)[1]
+    channels, size = image_shape(model)
     if size is not None and len(size) != 2:
         raise ValueError(f"restore is for image files; this restorer takes arrays of {len(size)} axes, not 2")
     margin = model.trained_on.get("preparation", {}).get("pad", 0)
@@ -140,10 +211,13 @@ def _check_images(model: Restorer | Chain, resize: bool) -> tuple[int, ...] | No
             f"this restorer was trained on images with a black margin of {margin} pixels; "
             f"if yours have none, give --pad {margin}"
         )
-    if not resize:
-        return None
-    if size is None:
-        raise ValueError("--resize: this restorer takes any size and does not tell which one it was made for")
-    # The training images had the margin already; a net of one size has told the size without it.
-    grown = margin if any(pads) and not model.stages[0].scorer.size else 0
-    return tuple(n - 2 * grown for n in size)
+    fit = "crop" if "crop" in steps else "resize"
+    asked = steps.get(fit)
+    if resize and asked is None:
+        if size is None:
+            raise ValueError("--resize: this restorer takes any size and does not tell which one it was made for")
+        # The training images had the margin already; a net of one size has told the size without it.
+        grown = margin if any(pads) and not model.stages[0].scorer.size else 0
+        asked = [n - 2 * grown for n in size]
+    wanted = (asked[0], asked[1]) if asked else None
+    return Reader(steps.get("channels", channels), wanted, fit, rotated="angle" in model.coordinates.reads)

@@ -22,6 +22,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from unshift.data.pixels import ImageSet, check_channels, check_fit
+from unshift.pictures import flat
 
 __all__ = ["load_folder", "load_images", "suffixes"]
 
@@ -108,7 +109,7 @@ def _load(path: Path, size: tuple[int, int] | None, fit: str, channels: int) -> 
     try:
         # Named formats: a wrong ending must not lead to the refused ones.
         with Image.open(path, formats=[kind for kind in _formats() if kind not in _REFUSED]) as opened:
-            image = _flatten(ImageOps.exif_transpose(opened))
+            image = flat(ImageOps.exif_transpose(opened))
         image = image.convert("L" if channels == 1 else "RGB")
     # Pillow's decoders raise anything: OSError, SyntaxError, struct.error, ...
     except Exception as error:
@@ -125,22 +126,6 @@ def _load(path: Path, size: tuple[int, int] | None, fit: str, channels: int) -> 
 def _formats() -> tuple[str, ...]:
     Image.init()
     return tuple(Image.ID)
-
-
-def _flatten(image: Image.Image) -> Image.Image:
-    """Return an image of 8 bits a channel without transparency; plain ``convert`` clips and reveals."""
-    if image.mode == "I" or image.mode.startswith("I;16"):
-        values = np.asarray(image).astype(np.int64)
-        if values.min() < 0 or values.max() > 65535:
-            raise ValueError(f"its greys run from {values.min()} to {values.max()}, beyond 16 bits; save it as .npy")
-        return Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8))
-    if image.mode == "F":
-        raise ValueError("its pixels are floats of unknown scale; save it as .npy")
-    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        white = Image.new("RGBA", rgba.size, "white")
-        return Image.alpha_composite(white, rgba)
-    return image
 
 
 def _hidden(path: Path) -> bool:
