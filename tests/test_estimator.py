@@ -32,10 +32,10 @@ def test_dense_preset_has_filters_of_full_size():
 def test_seam_preset_goes_on_with_lines_along_each_axis():
     estimator = ShiftEstimator.preset("seam", 3, (32, 32))
     assert [tuple(layer.filter.weight.shape) for layer in estimator.local] == [(24, 3, 3, 3)]
-    assert [layer.activation for layer in estimator.local] == ["relu"]
+    assert [layer.activation for layer in estimator.local] == ["abs"]
     for line in estimator.lines:
-        assert [tuple(layer.filter.weight.shape) for layer in line] == [(64, 24, 9), (64, 64, 9), (1, 64, 9)]
-        assert [layer.activation for layer in line] == ["relu", "relu", "none"]
+        assert [tuple(layer.filter.weight.shape) for layer in line] == [(32, 24, 9), (32, 32, 9), (1, 32, 9)]
+        assert [layer.activation for layer in line] == ["abs", "abs", "none"]
     assert len(estimator.lines) == 2
 
 

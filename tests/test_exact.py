@@ -14,7 +14,16 @@ from samples import CLAMPED, DTYPES, FLOATS, PRESETS, blobs, hard_images, make_e
 
 from unshift.circular import circular_correlation
 from unshift.estimator import ShiftEstimator
-from unshift.exact import IntegerEstimator, choose, confidence, ordered_bits, quantise, rank_restored
+from unshift.exact import (
+    IntegerEstimator,
+    LineScores,
+    choose,
+    confidence,
+    ordered_bits,
+    quantise,
+    rank_restored,
+    score_map,
+)
 from unshift.exact.direct import Direct32, Direct64
 from unshift.exact.filters import IntegerFilter, floor_divide
 from unshift.exact.fourier import Fft64, Waves64, fft_error_bound
@@ -396,6 +405,24 @@ def test_looks_are_asked_for_only_where_something_ties():
     assert (index.tolist(), tied.tolist()) == ([1], [False])
 
 
+@pytest.mark.parametrize("size", [(4, 5), (2, 3, 4), (6,)], ids=str)
+def test_terms_along_each_axis_are_chosen_from_as_their_sums_are(size):
+    images = integers(0, 2, 200, 1, *size)  # few values: most scores tie, and many images do
+    lines = LineScores(tuple(integers(0, 3, 200, n) for n in size))
+    sums = score_map(lines)[:, None]
+    found, wanted = (choose(scores, lambda: images[:, None]) for scores in (lines, sums))
+    assert 50 < int(wanted[1].sum()) < 200 or size == (6,)
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+    torch.testing.assert_close(confidence(lines, 0.7), confidence(sums, 0.7), rtol=3e-3, atol=0)
+
+
+def test_the_confidence_of_terms_is_the_same_for_every_shift():
+    lines = [integers(-(2**20), 2**20, 1, n) for n in (7, 9)]
+    moved = [torch.cat([line.roll(k, 1) for k in range(line.shape[1])]) for line in lines]
+    found = {confidence(LineScores((row[None], column[None])), 1e-5).item() for row in moved[0] for column in moved[1]}
+    assert len(found) == 1
+
+
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=9), st.data())
 @settings(deadline=None)
 def test_the_choice_is_the_same_from_every_shift(pixels, data):
@@ -493,5 +520,5 @@ def test_a_net_that_is_not_finite_is_refused(value):
 
 def test_line_sums_beyond_53_bits_are_refused():
     net = ShiftEstimator(1, channels=(1,), kernel_size=(1, 1), line_channels=(1,), line_kernel_size=(1, 1))
-    with pytest.raises(ValueError, match="exceed 53 bits"):
+    with pytest.raises(ValueError, match=r"images of size \(256, 256\) are too large"):
         quantise(net, torch.rand(1, 1, 256, 256), bits=47, sum_bits=50)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import DTYPES, bits
 
+from unshift import shifts
 from unshift.shifts import apply, compose, undo
 
 INT64 = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([-(2**63), 2**63 - 1])
@@ -20,6 +21,17 @@ MANY = settings(deadline=None, max_examples=60)
 def counting(size, batch=1, channels=1, dtype=torch.int64):
     """Images whose pixels are all different."""
     return torch.arange(batch * channels * math.prod(size)).view(batch, channels, *size).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.uint16, torch.float8_e5m2, torch.bool], ids=str)
+@pytest.mark.parametrize("size", [(97, 91), (9001,), (21, 20, 23)], ids=str)
+def test_large_images_are_rolled_to_where_small_ones_are_picked(size, dtype, monkeypatch):
+    images = torch.randint(0, 200, (3, 1, *size)).to(dtype)
+    shift = torch.tensor([[0] * len(size), [5] * len(size), [-(10**12) - 7] * len(size)])
+    rolled = apply(images, shift), undo(images, shift)
+    monkeypatch.setattr(shifts, "LARGE", 2**40)
+    picked = apply(images, shift), undo(images, shift)
+    assert all(torch.equal(bits(one), bits(other)) for one, other in zip(rolled, picked, strict=True))
 
 
 # --- signs and axes, as literals ----------------------------------------------------------------

@@ -216,7 +216,8 @@ class ShiftEstimator(nn.Module):
                 channels=(24,),
                 kernel_size=[*(min(3, n) for n in across), *clipped(3)],
                 bias=True,
-                line_channels=(64, 64, 1),
+                activation="abs",  # an edge is one whichever side is brighter
+                line_channels=(32, 32, 1),
                 line_kernel_size=clipped(9),
                 across=across,
             )

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from unshift.coordinates import Canvas, Chained, merged
-from unshift.exact import choose, confidence, is_traced
+from unshift.exact import LineScores, choose, confidence, is_traced
 from unshift.shifts import check_images
 
 __all__ = ["Chain", "Estimate", "Restorer", "check_finite"]
@@ -50,6 +50,8 @@ def check_finite(images: Tensor) -> None:
     """Raise a ``ValueError`` that counts the images with NaN or infinity, if any."""
     if images.is_floating_point():
         wide = images if images.element_size() > 1 else images.float()  # 8-bit floats know no isfinite
+        if not wide.numel() or all(math.isfinite(float(end)) for end in wide.aminmax()):  # one pass, nothing kept
+            return
         bad = (~torch.isfinite(wide)).flatten(1).any(1).nonzero().flatten()
         if len(bad):
             raise ValueError(f"images must be finite: NaN or infinity in {len(bad)} of them, first at {int(bad[0])}")
@@ -147,18 +149,18 @@ class Restorer(_Undoing):
         joined: list[Any] = [None if part[0] is None else torch.cat(part) for part in zip(*parts, strict=True)]
         return Estimate(*joined)
 
-    def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor]:
+    def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor | LineScores]:
         """Return the estimate of one block of images, unchecked, and the scores it was read off."""
         canvas = self.coordinates.canvas(images)
-        scores = self.scores(canvas)
+        along = getattr(self.scorer, "along", None)  # a net of lines: of one copy, its map need not be made
+        scores = self.scores(canvas) if along is None or canvas.shape[1] > 1 else LineScores(along(canvas[:, 0]))
         settle: Callable[..., Tensor] = lambda *found: self.coordinates.settle(of, scores, *found)  # noqa: E731
         index, tied = choose(scores, lambda: self.coordinates.looks(of), settle)
         pose = self.coordinates.pose(index, scores, tuple(images.shape[2:]))
         sure = confidence(scores, getattr(self.scorer, "score_unit", 1.0))
         if is_traced():  # a graph cannot refuse an image that is not finite
             sure = torch.where(images.isfinite().flatten(1).all(1), sure, math.nan)
-        found = Estimate(pose.shift, pose.turn, pose.angle, sure, tied)
-        return found, scores.squeeze(1) if scores.shape[1] == 1 else scores
+        return Estimate(pose.shift, pose.turn, pose.angle, sure, tied), scores
 
     @torch.no_grad()
     def scores(self, canvas: Tensor) -> Tensor:
@@ -204,9 +206,9 @@ class Chain(_Undoing):
             check_finite(images)
         return self._joined(images, of, lambda stage, *shown: stage.estimate(*shown))
 
-    def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor]:
+    def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor | LineScores]:
         """Return the estimate of one block of images, unchecked, and the scores of the first stage."""
-        scores: list[Tensor] = []
+        scores: list[Tensor | LineScores] = []
 
         def look(stage: Restorer, *shown: Any) -> Estimate:
             estimate, found = stage.read(*shown)

@@ -24,6 +24,9 @@ from torch.nn import functional as F
 __all__ = ["add_margin", "apply", "check_images", "compose", "take", "undo"]
 
 
+LARGE = 2**13
+"""Numbers of an image from which on rolling it is quicker than picking its pixels: ``benchmarks/run.py moves``."""
+
 _NO_GATHER = {torch.uint16, torch.uint32, torch.uint64}
 
 
@@ -92,17 +95,37 @@ def apply(images: Tensor, shift: Tensor) -> Tensor:
     Raises:
         ValueError: If the shapes do not fit, or ``shift`` does not hold integers.
     """
+    return _moved(images, shift, 1)
+
+
+def _moved(images: Tensor, shift: Tensor, sign: int) -> Tensor:
+    """Shift each image by ``sign`` times its row of ``shift``."""
     size = _check_shift(images, shift)
     batch, channels = images.shape[:2]
+    learning = torch.is_grad_enabled() and images.requires_grad
+    if (batch == 1 or images.numel() >= LARGE * batch > 0) and not learning and not torch.compiler.is_compiling():
+        rows = [[sign * move % n for move, n in zip(row, size, strict=True)] for row in shift.tolist()]
+        return _rolled(images, rows)
     # One flat index per pixel, built axis by axis: source = destination - shift, modulo the size.
     source = torch.zeros(batch, 1, dtype=torch.int64, device=images.device)
     for axis, n in enumerate(size):
         # Reduced before it is subtracted, so that no int64 shift, however large, overflows.
-        moved = shift[:, axis, None].to(images.device, torch.int64) % n
+        moved = sign * (shift[:, axis, None].to(images.device, torch.int64) % n)
         along = (torch.arange(n, device=images.device) - moved) % n
         source = (source[:, :, None] * n + along[:, None, :]).flatten(1)
     source = source[:, None, :].expand(batch, channels, math.prod(size))
     return take(images.flatten(2), source).reshape(images.shape)
+
+
+def _rolled(images: Tensor, shift: list[list[int]]) -> Tensor:
+    """Do what :func:`apply` does, image by image: without an index of every pixel, which costs more."""
+    axes = tuple(range(1, images.ndim - 1))
+    if len(images) == 1:
+        return images[0].roll(shift[0], axes)[None]
+    found = torch.empty_like(images, memory_format=torch.contiguous_format)
+    for place, image, moves in zip(found, images, shift, strict=True):
+        place.copy_(image.roll(moves, axes))
+    return found
 
 
 def undo(images: Tensor, shift: Tensor) -> Tensor:
@@ -121,8 +144,7 @@ def undo(images: Tensor, shift: Tensor) -> Tensor:
     Raises:
         ValueError: If the shapes do not fit, or ``shift`` does not hold integers.
     """
-    size = torch.tensor(_check_shift(images, shift), device=shift.device)
-    return apply(images, -(shift.to(torch.int64) % size))
+    return _moved(images, shift, -1)
 
 
 def compose(first: Tensor, second: Tensor, size: tuple[int, ...]) -> Tensor:

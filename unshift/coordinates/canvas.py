@@ -17,10 +17,10 @@ __all__ = ["KIND", "Canvas", "all_shifts", "circular_distance", "draw_shifts", "
 def unravel(index: Tensor, size: tuple[int, ...]) -> Tensor:
     """Turn flat indices ``(batch,)`` into positions ``(batch, d)``."""
     position: list[Tensor] = []
-    for n in reversed(size):
+    for n in reversed(size[1:]):
         position.insert(0, index % n)
         index = index // n
-    return torch.stack(position, 1)
+    return torch.stack([index, *position], 1)
 
 
 def ravel(position: Tensor, size: tuple[int, ...]) -> Tensor:

@@ -14,6 +14,7 @@ One spelling of all this, in operations that PyTorch and exported graphs run ali
 
 from unshift.exact.calibration import quantise
 from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator
+from unshift.exact.lines import LineScores, score_map
 from unshift.exact.softmax import confidence
 from unshift.exact.task import is_traced
 from unshift.exact.ties import choose, largest_of, ordered_bits, rank_restored, restored_keys
@@ -21,6 +22,7 @@ from unshift.exact.ties import choose, largest_of, ordered_bits, rank_restored, 
 __all__ = [
     "LARGEST_SCALE",
     "IntegerEstimator",
+    "LineScores",
     "choose",
     "confidence",
     "is_traced",
@@ -29,4 +31,5 @@ __all__ = [
     "quantise",
     "rank_restored",
     "restored_keys",
+    "score_map",
 ]

@@ -117,10 +117,11 @@ class _Calibration:
         """Fill the 1-D layers along ``axis``; return the units of what reaches the last."""
         net, size = self.net, tuple(self.images.shape[2:])
         seen = (*net.across, *size)
-        sums = torch.cat([net.line_sums(values, axis) for values in self.after_local(len(net.local))])
+        rule = net.line_rule(axis, size)
+        sums = torch.cat([net.line_sums(values, axis, rule) for values in self.after_local(len(net.local))])
         divisor = _divisor(_top(sums), net.largest)
         net.get_buffer(f"mean_divisor_{axis}").copy_(divisor)
-        means = net.means(sums, axis, size)  # small: one line an image
+        means = net.means(sums, net.line_rule(axis, size))  # small: one line an image
 
         def inputs(count: int) -> Iterator[Tensor]:
             values = means

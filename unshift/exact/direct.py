@@ -27,14 +27,25 @@ class _Direct:
     dtype: ClassVar[torch.dtype]
 
     def __init__(self, weight: Tensor, task: Task) -> None:
-        self.weight = weight.to(self.dtype)
+        # Outside of graphs float32 has its channels last in memory: so does oneDNN, which else copies there and back.
+        self.last = self.dtype == torch.float32 and not task.traced
+        self.line = self.last and weight.ndim == 3  # such memory is for two axes or three
+        self.weight = self._arranged(weight.to(self.dtype))
+
+    def _arranged(self, images: Tensor) -> Tensor:
+        if self.line:
+            images = images[:, :, None]
+        kind = torch.channels_last if images.ndim == 4 else torch.channels_last_3d
+        return images.contiguous(memory_format=kind) if self.last else images
 
     def __call__(self, images: Tensor, margin: bool, bias: Tensor | None = None) -> Tensor:
         """See :class:`Kernel`."""
+        images = self._arranged(images)
         for axis, taps in enumerate(self.weight.shape[2:], 2):
-            if not (margin and axis == 2):
+            if taps > 1 and not (margin and axis == 2 + self.line):
                 images = wrap(images, axis, taps // 2, taps - 1 - taps // 2)
-        return (F.conv1d, F.conv2d, F.conv3d)[self.weight.ndim - 3](images, self.weight, bias)
+        sums = (F.conv1d, F.conv2d, F.conv3d)[self.weight.ndim - 3](images, self.weight, bias)
+        return sums[:, :, 0] if self.line else sums
 
 
 class Direct32(_Direct):

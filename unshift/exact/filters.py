@@ -15,20 +15,33 @@ from unshift.exact.task import FLOAT32, FLOAT64, Kernel, Task
 __all__ = ["IntegerFilter", "Ready", "floor_divide", "marked", "unchanged"]
 
 
-def marked(buffers: Sequence[Tensor]) -> list[tuple[Tensor, Any]]:
-    """Remember how buffers are: the tensors, so that no other can stand at their address, and their versions.
+Marks = list[tuple[dict[str, Tensor | None], str, Tensor, Any]]
+
+
+def marked(module: nn.Module, recurse: bool = True) -> Marks:
+    """Remember a module's buffers: the tensors, so that no other can stand at their address, and their versions.
 
     Tensors made in inference mode do not count the changes made to them: of these, what they hold is remembered.
     """
-    return [(buffer, buffer.clone() if buffer.is_inference() else buffer._version) for buffer in buffers]
+    return [
+        (part._buffers, name, buffer, buffer.clone() if buffer.is_inference() else buffer._version)
+        for part in (module.modules() if recurse else [module])
+        for name, buffer in part._buffers.items()
+        if buffer is not None
+    ]
 
 
-def unchanged(marks: list[tuple[Tensor, Any]], buffers: Sequence[Tensor]) -> bool:
-    """Tell whether ``buffers`` are as they were when :func:`marked`."""
-    return all(
-        kept is buffer and (torch.equal(mark, buffer) if buffer.is_inference() else mark == buffer._version)
-        for (kept, mark), buffer in zip(marks, buffers, strict=True)
-    )
+def unchanged(marks: Marks) -> bool:
+    """Tell whether the buffers are as they were when :func:`marked`."""
+    for buffers, name, kept, mark in marks:
+        if buffers.get(name) is not kept:
+            return False
+        if kept.is_inference():
+            if not torch.equal(mark, kept):
+                return False
+        elif mark != kept._version:
+            return False
+    return True
 
 
 class Ready(NamedTuple):
@@ -76,7 +89,7 @@ class IntegerFilter(nn.Module):
         """Return what a graph can be made of without preparation: a plain convolution."""
         shape = [-1, *[1] * len(size)]
         divisor = None if self.divisor is None else self.divisor.to(torch.float32).view(shape)
-        kernel = Direct32(self.weight, Task(tuple(self.weight.shape), tuple(size), 0.0))
+        kernel = Direct32(self.weight, Task(tuple(self.weight.shape), tuple(size), 0.0, traced=True))
         return Ready(kernel, self.bias.to(torch.float32), divisor)
 
     def sums(self, images: Tensor, made: Ready, margin: bool = False) -> Tensor:

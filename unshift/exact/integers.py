@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from unshift.estimator import ShiftEstimator, add_lines, as_float, check_input
 from unshift.exact.filters import IntegerFilter, Ready, floor_divide, marked, unchanged
-from unshift.exact.task import FLOAT32, FLOAT64, float32_is_plain, is_traced
+from unshift.exact.lines import LineRule
+from unshift.exact.task import float32_is_plain, is_traced
 
 __all__ = ["LARGEST_SCALE", "IntegerEstimator"]
 
@@ -39,6 +40,8 @@ class Plan(NamedTuple):
     strips: list[Ready] | None
     """for strips of the image; None where strips would cost more than the whole"""
     lines: list[list[Ready]]
+    rules: list[LineRule]
+    """for the sums along each axis"""
     room: int
     """numbers of a map that stay in one core's cache, with what the kernels make beside them"""
 
@@ -93,13 +96,13 @@ class IntegerEstimator(nn.Module):
 
     def _numbers(self) -> tuple[float, float]:
         """Return the pixel scale and the score unit, read off their buffers when these have changed."""
-        buffers = (self.pixel_scale_bits, self.score_unit_bits)
         kept = self._scalars
         if kept is not None and is_traced():  # a graph being made shows no values
             return kept[1:]
-        if kept is None or not unchanged(kept[0], buffers):
+        if kept is None or not unchanged(kept[0]):
+            buffers = (self.pixel_scale_bits, self.score_unit_bits)
             scale, unit = (float(bits.cpu().view(torch.float64)) for bits in buffers)
-            kept = self._scalars = marked(buffers), scale, unit
+            kept = self._scalars = marked(self, recurse=False), scale, unit
         return kept[1:]
 
     @property
@@ -117,46 +120,56 @@ class IntegerEstimator(nn.Module):
         pixels = scaled.round_().clamp_(-self.largest, self.largest)
         return torch.where(pixels.isnan(), 0.0, pixels) if is_traced() else pixels  # a graph cannot refuse NaN
 
-    def line_sums(self, features: Tensor, axis: int) -> Tensor:
+    def line_rule(self, axis: int, size: Sequence[int]) -> LineRule:
+        """Say how sums along ``axis`` of images of ``size`` are added up and divided."""
+        divisor = self.get_buffer(f"mean_divisor_{axis}")
+        return LineRule.at(axis, tuple(size), self.calibrated, divisor, self.largest * math.prod(self.across))
+
+    def line_sums(self, features: Tensor, axis: int, rule: LineRule) -> Tensor:
         """Sum over every axis of the features but the one that goes with ``axis`` of the scores, exactly."""
         others = [at for at in range(2, features.ndim) if at != 2 + len(self.across) + axis]
-        count = math.prod(features.shape[other] for other in others)
-        if self.largest * count >= FLOAT64:
-            raise ValueError(f"sums of {self.largest} over images of size {tuple(features.shape[2:])} exceed 53 bits")
-        kind = features.dtype if self.largest * count < FLOAT32 else torch.float64
-        return features.sum(others, dtype=kind).to(torch.float64) if others else features.to(torch.float64)
+        if not others:
+            return features.to(rule.kind)
+        if is_traced():
+            return features.sum(others, dtype=rule.kind)
+        # In memory the channels come last (exact.direct): sums in that order are quick.
+        return features.movedim(1, -1).sum([at - 1 for at in others], dtype=rule.kind).movedim(-1, 1)
 
-    def means(self, sums: Tensor, axis: int, size: Sequence[int]) -> Tensor:
-        """Divide line sums so that they fit the next layer, by a rule that holds at any size.
+    def means(self, sums: Tensor, rule: LineRule) -> Tensor:
+        """Divide line sums so that they fit the next layer."""
+        return floor_divide(sums * rule.times, rule.divisor, self.largest)
 
-        At the calibrated size that is the divisor itself. Where a line has ``c`` pixels instead of ``c0``, its sums are
-        ``c / c0`` times as large: multiplied by ``c0`` and divided by ``c`` times the divisor they are means alike.
-        """
-        divisor = self.get_buffer(f"mean_divisor_{axis}").to(torch.float64).view(-1, 1)
-        if self.calibrated is not None and tuple(size) != self.calibrated:
-            wanted, found = (math.prod(n) // n[axis] for n in (self.calibrated, tuple(size)))
-            common = math.gcd(wanted, found)
-            wanted, found = wanted // common, found // common
-            if self.largest * math.prod((*self.across, *size)) // size[axis] * wanted >= FLOAT64 // 2:
-                raise ValueError(
-                    f"images of size {tuple(size)} are too large for a net calibrated at {self.calibrated}"
-                )
-            sums, divisor = sums * wanted, divisor * found
-        return floor_divide(sums.clone(), divisor, self.largest)
+    @property
+    def along(self) -> Callable[[Tensor], tuple[Tensor, ...]] | None:
+        """Of a net of lines along several axes: from images to the terms ``(batch, n)`` whose sums are its scores."""
+        return self._along if len(self.lines) > 1 else None
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Score every position with an int64."""
-        check_input(images, self.in_channels, self.axes, self.size)
-        if not is_traced() and not len(images):
+        if len(self.lines):
+            return add_lines(self._along(images))
+        plan = self._checked(images)
+        if plan is None:
             return torch.zeros(0, *images.shape[2:], dtype=torch.int64, device=images.device)
-        with torch.autocast(images.device.type, enabled=False):  # autocast would round the integers
-            size = tuple(images.shape[2:])
-            plan = self.plan(size, images.device)
-            if len(self.lines):
-                return self._line_scores(self._line_totals(self.unfold(images), plan), size, plan)
+        with _no_autocast(images.device):
             parts = self._blocks(images, plan)
             return _joined((_joined(self._features(part, plan), 2).squeeze(1) for part in parts), 0)
+
+    @torch.no_grad()
+    def _along(self, images: Tensor) -> tuple[Tensor, ...]:
+        plan = self._checked(images)
+        if plan is None:
+            return tuple(torch.zeros(0, n, dtype=torch.int64, device=images.device) for n in images.shape[2:])
+        with _no_autocast(images.device):
+            return self._line_scores(self._line_totals(self.unfold(images), plan), plan)
+
+    def _checked(self, images: Tensor) -> Plan | None:
+        """Return the plan for ``images`` if they fit, or None if there are none."""
+        check_input(images, self.in_channels, self.axes, self.size)
+        if not is_traced() and not len(images):
+            return None
+        return self.plan(tuple(images.shape[2:]), images.device)
 
     def unfold(self, images: Tensor) -> Tensor:
         """Return what the local layers see: the axes across, which came as channels, are axes again."""
@@ -167,20 +180,20 @@ class IntegerEstimator(nn.Module):
         if is_traced():
             found = self._plans.get((size, "graph"))
             local: list[Any] = list(self.local)
+            seen = [*self.across, *size]
             inline = Plan(
-                [layer.traced([*self.across, *size]) for layer in local], None, self._lines(size, "traced"), 0
+                [layer.traced(seen) for layer in local], None, self._lines(size, "traced"), self._rules(size), 0
             )
             return found[1] if found else inline
         plain = float32_is_plain(device)
         key = (size, device, plain)
-        buffers = list(self.buffers())
         kept = self._plans.get(key)
-        if kept and unchanged(kept[0], buffers):
+        if kept and unchanged(kept[0]):
             return kept[1]
         made = self._prepared(size, plain)
         if len(self._plans) >= 8:  # a stream of images of many sizes must not fill the memory
             self._plans.clear()
-        self._plans[key] = marked(buffers), made
+        self._plans[key] = marked(self), made
         return made
 
     def prepare_graph(self, size: tuple[int, ...]) -> None:
@@ -198,7 +211,10 @@ class IntegerEstimator(nn.Module):
             if strips and sum(made.cost for made in strips) > STRIPS * sum(made.cost for made in local):
                 strips = None  # only an FFT is cheap here
         room = BLOCK // max(made.kernel.bytes for made in local)
-        return Plan(local, strips, self._lines(size, "ready", plain=plain, traced=traced), room)
+        return Plan(local, strips, self._lines(size, "ready", plain=plain, traced=traced), self._rules(size), room)
+
+    def _rules(self, size: tuple[int, ...]) -> list[LineRule]:
+        return [self.line_rule(axis, size) for axis in range(len(self.lines))]
 
     def _lines(self, size: tuple[int, ...], how: str, **options: Any) -> list[list[Ready]]:
         stacks: list[Any] = list(self.lines)
@@ -243,22 +259,31 @@ class IntegerEstimator(nn.Module):
             for features in self._features(part, plan):  # strips: sums along their axis are joined, all others added
                 for axis in range(self.axes):
                     if axis == 0 and not self.across:
-                        first.append(self.line_sums(features, axis))
+                        first.append(self.line_sums(features, axis, plan.rules[axis]))
                     else:
-                        sums[axis] = sums[axis] + self.line_sums(features, axis)
+                        sums[axis] = sums[axis] + self.line_sums(features, axis, plan.rules[axis])
             if first:
                 sums[0] = _joined(first, 2)
             for axis, total in enumerate(sums):
                 found[axis].append(total)
         return [_joined(parts, 0) for parts in found]
 
-    def _line_scores(self, sums: list[Tensor], size: tuple[int, ...], plan: Plan) -> Tensor:
-        along = [self.means(total, axis, size) for axis, total in enumerate(sums)]
+    def _line_scores(self, sums: list[Tensor], plan: Plan) -> tuple[Tensor, ...]:
+        found = []
         stacks: list[Any] = list(self.lines)
-        for axis, stack in enumerate(stacks):
+        for axis, (total, stack) in enumerate(zip(sums, stacks, strict=True)):
+            values = self.means(total, plan.rules[axis])
             for layer, made in zip(stack, plan.lines[axis], strict=True):
-                along[axis] = layer(along[axis], made)
-        return add_lines(along)
+                values = layer(values, made)
+            found.append(values[:, 0])
+        return tuple(found)
+
+
+def _no_autocast(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """Switch autocast off, if it is on: it would round the integers."""
+    if is_traced() or torch.is_autocast_enabled(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return contextlib.nullcontext()
 
 
 def _joined(parts: Iterable[Tensor], axis: int) -> Tensor:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from unshift.exact.lines import LineScores, terms
 from unshift.exact.task import is_traced
 
 __all__ = ["confidence"]
@@ -21,35 +23,38 @@ PART = torch.exp2(-torch.arange(FRACTION, dtype=torch.float64) / FRACTION)
 POWER = 2.0 ** torch.arange(DEPTH - 1, -1, -1, dtype=torch.float64)
 
 
-def confidence(scores: Tensor, score_unit: float) -> Tensor:
+def confidence(scores: Tensor | LineScores, score_unit: float) -> Tensor:
     """Return the softmax probability of the highest score, the same for every shift to the last bit.
 
     A float softmax would add up its terms in the order the input came in. Here each term is an integer from a
-    table of ``2^(40 - t)``, whose exact sum has no order.
+    table of ``2^(40 - t)``, whose exact sum has no order. The softmax of a sum is the product of the softmaxes.
 
     Args:
-        scores: int64 ``(batch, ...)``.
+        scores: int64 ``(batch, ...)``, or the terms along each axis of which these are the sums.
         score_unit: What one integer step of the scores is worth as a logit, in nats.
 
     Returns:
         float64 ``(batch,)`` in (0, 1].
     """
-    flat = scores.flatten(1)
+    return functools.reduce(torch.mul, [_highest(term, score_unit) for term in terms(scores)])
+
+
+def _highest(flat: Tensor, score_unit: float) -> Tensor:
+    """Return the softmax probability of the highest of each row ``(batch, n)``."""
     if not flat.shape[0]:
         return flat.new_zeros(0, dtype=torch.float64)
-    step = torch.tensor([score_unit / math.log(2) * FRACTION], dtype=torch.float64, device=scores.device)
+    step: Any = score_unit / math.log(2) * FRACTION
+    if is_traced():  # a graph would round a number to float32
+        step = torch.tensor([step], dtype=torch.float64, device=flat.device)
     # N terms of up to 2^40 must fit in 63 bits: large maps give up low bits of each.
-    table = _table(max(0, (flat.shape[1] - 1).bit_length() - 22)).to(scores.device)
-    top = flat.amax(1, keepdim=True)
-    total = torch.zeros_like(top[:, 0])
+    table = _table(max(0, (flat.shape[1] - 1).bit_length() - 22)).to(flat.device)
+    # As floats before they are subtracted: a foreign scorer's may be more than 2^63 apart. Then one
+    # multiplication and one cut, all pointwise; the last entry of the table is 0.
+    top = flat.amax(1, keepdim=True).to(torch.float64)
     parts = (flat,) if is_traced() else flat.split(max(1, BLOCK // len(flat)), 1)
-    for part in parts:
-        # As floats before they are subtracted: a foreign scorer's may be more than 2^63 apart. Then one
-        # multiplication and one cut, all pointwise; the last entry of the table is 0.
-        below = top.to(torch.float64) - part.to(torch.float64)
-        index = below.mul_(step).clamp_(max=DEPTH * FRACTION).to(torch.int64)
-        total = total + table.index_select(0, index.flatten()).view_as(index).sum(1)
-    return table[0].to(torch.float64) / total.to(torch.float64)
+    indices = ((top - part).mul_(step).clamp_(max=DEPTH * FRACTION).to(torch.int64) for part in parts)
+    totals = [table.take(index).sum(1) for index in indices]
+    return table[0].to(torch.float64) / functools.reduce(torch.add, totals)
 
 
 def _table(dropped_bits: int) -> Tensor:

@@ -78,8 +78,12 @@ def float32_is_plain(device: torch.device) -> bool:
     """
     if device.type != "cpu" or os.environ.get("ONEDNN_DEFAULT_FPMATH_MODE", "").upper() not in ("", "STRICT"):
         return False
-    backend = torch.backends.mkldnn
-    modules = (backend, getattr(backend, "conv", None), getattr(backend, "matmul", None))
-    plain = all(getattr(module, "fp32_precision", "none") in ("none", "ieee") for module in modules)
-    on = backend.is_available() and getattr(torch._C, "_get_mkldnn_enabled", lambda: False)()  # in the build, and now
-    return on and plain and torch.get_float32_matmul_precision() == "highest"
+    if not _ENABLED() or not all(getattr(module, "fp32_precision", "none") in ("none", "ieee") for module in _MODULES):
+        return False
+    return torch.get_float32_matmul_precision() == "highest"  # last: PyTorch refuses to say where one of those is set
+
+
+_BACKEND = torch.backends.mkldnn
+_MODULES = (_BACKEND, getattr(_BACKEND, "conv", None), getattr(_BACKEND, "matmul", None))
+# Whether oneDNN is in the build, and switched on now.
+_ENABLED = getattr(torch._C, "_get_mkldnn_enabled", lambda: False) if _BACKEND.is_available() else lambda: False

@@ -9,6 +9,7 @@ Everything is written in operations that graphs have too; :func:`loop` runs the 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unshift.exact.lines import LineScores, best_of_all, terms
 from unshift.exact.task import is_traced
 
 __all__ = ["choose", "largest_of", "loop", "ordered_bits", "rank_restored", "restored_keys", "tied_first"]
@@ -60,12 +62,14 @@ def tied_first(tied: Tensor) -> Tensor:
 
 
 def choose(
-    scores: Tensor, looks: Callable[[], Tensor], settle: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+    scores: Tensor | LineScores,
+    looks: Callable[[], Tensor],
+    settle: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Choose one of all copies and positions of each image.
 
     Args:
-        scores: int64 ``(batch, copies, *positions)``.
+        scores: int64 ``(batch, copies, *positions)``, or the terms along each axis of which these are the sums.
         looks: Returns the arrays to compare where positions tie, ``(batch, copies, channel, *positions)``: undone
             by a position, a copy is what is restored. Called only where something ties.
         settle: From ranks ``(batch, n)`` of the looks, the highest scores ``(batch, copies * positions)`` and
@@ -74,19 +78,21 @@ def choose(
     Returns:
         The flat index of the choice, int64 ``(batch,)``, and whether several had the highest score, bool ``(batch,)``.
     """
-    flat = scores.flatten(1)
-    if not flat.shape[0]:
-        return flat.new_zeros(0), flat.new_zeros(0, dtype=torch.bool)
-    best = flat == flat.amax(1, keepdim=True)
-    tied = best.sum(1) > 1
-    index = best.to(torch.uint8).argmax(1)
-    if not is_traced():
-        rows = tied.nonzero().flatten()
-        if not len(rows):
-            return index, tied
+    along = terms(scores)
+    if not along[0].shape[0]:
+        return along[0].new_zeros(0), along[0].new_zeros(0, dtype=torch.bool)
+    # A sum is highest where all its terms are, and there only.
+    best = tuple(term == term.amax(1, keepdim=True) for term in along)
+    tied = functools.reduce(torch.logical_or, [term.sum(1) > 1 for term in best])
+    index = best[0].to(torch.uint8).argmax(1)
+    for term in best[1:]:
+        index = index * term.shape[1] + term.to(torch.uint8).argmax(1)
+    if not is_traced() and not bool(tied.any()):
+        return index, tied
+    everywhere = best_of_all(best)
     ranks = rank_restored(looks(), tied)
-    order = settle(ranks, best, tied) if settle else ranks
-    return torch.where(tied, torch.where(best, order, -1).argmax(1), index), tied
+    order = settle(ranks, everywhere, tied) if settle else ranks
+    return torch.where(tied, torch.where(everywhere, order, -1).argmax(1), index), tied
 
 
 def rank_restored(looks: Tensor, tied: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from unshift.exact import score_map
 from unshift.restorer import Chain, Restorer
 
 
@@ -33,7 +34,7 @@ class Graph(nn.Module):
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         """Estimate, undo and, with a classifier, classify."""
         estimate, scores = self.restorer.read(images, images)
-        found: dict[str, Any] = {**estimate._asdict(), "scores": scores}
+        found: dict[str, Any] = {**estimate._asdict(), "scores": score_map(scores)}
         found["restored"] = self.restorer.undo(images, estimate)
         if self.classifier is not None:
             found["logits"] = self.classifier(found["restored"].clone())  # it may work in place

@@ -1,0 +1,78 @@
+"""What a net of lines needs: sums along each axis that become means, and scores that are a sum of one term for each.
+
+A net of lines scores ``f(row) + g(column)``. Its highest score is where both are highest, and the softmax of a sum is
+the product of the softmaxes. So neither the choice nor the confidence needs the map, whose size is the image's.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unshift.estimator import add_lines
+from unshift.exact.task import FLOAT32, FLOAT64
+
+__all__ = ["LineRule", "LineScores", "best_of_all", "score_map", "terms"]
+
+
+class LineRule(NamedTuple):
+    """How the sums along one axis become means that fit the next layer: multiplied, divided, rounded down."""
+
+    kind: torch.dtype
+    """what holds the sums"""
+    times: int
+    divisor: Tensor
+    """of each channel ``(channel, 1)``, in that kind"""
+
+    @classmethod
+    def at(
+        cls, axis: int, size: tuple[int, ...], calibrated: tuple[int, ...] | None, divisor: Tensor, largest: int
+    ) -> LineRule:
+        """Return the rule for sums along ``axis`` of images of ``size``, whose terms are up to ``largest``.
+
+        At the calibrated size that is the divisor itself. Where a line has ``c`` pixels instead of ``c0``, its sums are
+        ``c / c0`` times as large: multiplied by ``c0`` and divided by ``c`` times the divisor they are means alike.
+
+        Raises:
+            ValueError: If such sums could not be held exactly.
+        """
+        divisor, times = divisor.to(torch.float64).view(-1, 1), 1
+        if calibrated is not None and size != calibrated:
+            wanted, found = (math.prod(n) // n[axis] for n in (calibrated, size))
+            common = math.gcd(wanted, found)
+            times, divisor = wanted // common, divisor * (found // common)
+        most = largest * math.prod(size) // size[axis] * times
+        if most >= FLOAT64 // 2:
+            raise ValueError(f"images of size {size} are too large for a net calibrated at {calibrated}")
+        if most >= FLOAT32:
+            return cls(torch.float64, times, divisor)
+        # No sum reaches 2^24, so dividing by that or by more is the same.
+        return cls(torch.float32, times, divisor.clamp(max=FLOAT32).to(torch.float32))
+
+
+class LineScores(NamedTuple):
+    """What a net of lines says of one copy of each image."""
+
+    along: tuple[Tensor, ...]
+    """int64 ``(batch, n)`` for each axis"""
+
+
+def terms(scores: Tensor | LineScores) -> tuple[Tensor, ...]:
+    """Return the terms ``(batch, n)`` of which every score has one each: of a map, that is the map alone."""
+    return scores.along if isinstance(scores, LineScores) else (scores.flatten(1),)
+
+
+def score_map(scores: Tensor | LineScores) -> Tensor:
+    """Return the scores of all positions, ``(batch, *positions)``, with the copies before them if there are several."""
+    if isinstance(scores, LineScores):
+        return add_lines(scores.along)
+    return scores.squeeze(1) if scores.shape[1] == 1 else scores
+
+
+def best_of_all(best: tuple[Tensor, ...]) -> Tensor:
+    """Return which positions ``(batch, all)`` are best in every term, from which ``(batch, n)`` are in each."""
+    return functools.reduce(lambda one, other: torch.logical_and(one[:, :, None], other[:, None]).flatten(1), best)
