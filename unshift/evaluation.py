@@ -16,6 +16,7 @@ from torch import Tensor
 
 from unshift.coordinates import draw_shifts
 from unshift.progress import Progress, tracked
+from unshift.ragged import Images, batches
 from unshift.restorer import Chain, Restorer
 from unshift.shifts import check_images
 
@@ -44,17 +45,16 @@ class Rates:
 
 
 def restoration_rates(
-    restorer: Restorer | Chain, images: Tensor, *, batch_size: int = 256, progress: bool = False
+    restorer: Restorer | Chain, images: Images, *, batch_size: int = 256, progress: bool = False
 ) -> Rates:
     """Measure how often ``restorer`` leaves unmoved ``images`` where they are."""
     if not len(images):
         raise ValueError("no images to measure on")
-    size = check_images(images)
     exact = within_1 = tied = 0
     total = torch.zeros((), dtype=torch.float64)
-    for batch in tracked(images.split(batch_size), "rates", "batches", progress):
+    for batch in tracked(list(batches(images, batch_size)), "rates", "batches", progress):
         estimate = restorer.estimate(batch)
-        distance = restorer.coordinates.distance(estimate, size)
+        distance = restorer.coordinates.distance(estimate, check_images(batch))
         exact += int((distance == 0).sum())
         within_1 += int((distance <= 1).sum())
         tied += int(estimate.tied.sum())

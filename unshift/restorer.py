@@ -2,22 +2,24 @@
 
     model = torch.nn.Sequential(restorer, classifier)
 
-A :class:`Chain` of restorers is a restorer: it undoes one kind of move after another.
+A :class:`Chain` of restorers is a restorer: it undoes one kind of move after another. All take a list of arrays of
+different sizes as well as a tensor.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
 
-from unshift.coordinates import Canvas, Chained, merged
+from unshift.coordinates import Canvas, Chained, merged, rows
 from unshift.exact import LineScores, choose, confidence, is_traced
+from unshift.ragged import Images, is_ragged
 from unshift.shifts import check_images
 
 __all__ = ["Chain", "Estimate", "Restorer", "check_finite"]
@@ -57,6 +59,21 @@ def check_finite(images: Tensor) -> None:
             raise ValueError(f"images must be finite: NaN or infinity in {len(bad)} of them, first at {int(bad[0])}")
 
 
+def _each(act: Callable[..., Tensor], images: Images, estimate: Any) -> Tensor | list[Tensor]:
+    """Undo or redo a batch at once, or the arrays of a list one by one."""
+    if isinstance(images, Tensor) or not is_ragged(images):
+        return act(images, estimate)
+    if len(images) != len(estimate.shift):
+        raise ValueError(f"an estimate of {len(estimate.shift)} images does not fit {len(images)} of them")
+    return [act(image[None], rows(estimate, slice(at, at + 1)))[0] for at, image in enumerate(images)]
+
+
+def _joined(parts: Sequence[Estimate]) -> Estimate:
+    """Join the estimates of several batches."""
+    joined: list[Any] = [None if part[0] is None else torch.cat(part) for part in zip(*parts, strict=True)]
+    return Estimate(*joined)
+
+
 class _Undoing(nn.Module):
     """What a restorer and a chain of them share: everything that follows from an estimate."""
 
@@ -66,30 +83,49 @@ class _Undoing(nn.Module):
     trained_on: dict[str, Any]
     """What the images were like that it was trained on: size, channels, range, preparation. Saved with it."""
 
-    def estimate(self, images: Tensor, of: Tensor | None = None) -> Estimate:
+    def estimate(self, images: Images, of: Images | None = None) -> Estimate:
         """Read the pose off ``images``. Nothing is kept on the module.
 
         Args:
-            images: ``(batch, channel, *spatial)``.
+            images: ``(batch, channel, *spatial)``, or a list of ``(channel, *spatial)`` of any sizes.
             of: What will be undone, where the network sees another form of it (the grey of a colour image): ties are
                 settled by comparing these. Default: ``images``.
 
         Raises:
             ValueError: If the images do not fit, or hold NaN or infinity.
         """
+        if isinstance(images, Tensor) or not is_ragged(images):
+            return self._estimate(images, of)  # type: ignore[arg-type]
+        if not len(images):
+            raise ValueError("no images to estimate the pose of: got an empty list")
+        shown = images if of is None else of
+        return _joined([self._estimate(image[None], look[None]) for image, look in zip(images, shown, strict=True)])
+
+    def _estimate(self, images: Tensor, of: Tensor | None) -> Estimate:
+        """Read the pose off images of one size."""
         raise NotImplementedError
 
-    def undo(self, images: Tensor, estimate: Any) -> Tensor:
+    @overload
+    def undo(self, images: Tensor, estimate: Any) -> Tensor: ...
+    @overload
+    def undo(self, images: Sequence[Tensor], estimate: Any) -> list[Tensor]: ...
+    def undo(self, images: Images, estimate: Any) -> Tensor | list[Tensor]:
         """Take ``images`` back to where they were before the pose of ``estimate``: ``restore`` is this, estimated."""
-        found: Tensor = self.coordinates.undo(images, estimate)
-        return found
+        return _each(self.coordinates.undo, images, estimate)
 
-    def redo(self, images: Tensor, estimate: Any) -> Tensor:
+    @overload
+    def redo(self, images: Tensor, estimate: Any) -> Tensor: ...
+    @overload
+    def redo(self, images: Sequence[Tensor], estimate: Any) -> list[Tensor]: ...
+    def redo(self, images: Images, estimate: Any) -> Tensor | list[Tensor]:
         """Put upright ``images`` back where the input was: a mask, a map of boxes, another image."""
-        found: Tensor = self.coordinates.redo(images, estimate)
-        return found
+        return _each(self.coordinates.redo, images, estimate)
 
-    def restore(self, images: Tensor) -> Tensor:
+    @overload
+    def restore(self, images: Tensor) -> Tensor: ...
+    @overload
+    def restore(self, images: Sequence[Tensor]) -> list[Tensor]: ...
+    def restore(self, images: Images) -> Tensor | list[Tensor]:
         """Estimate the pose of each image and undo it."""
         return self.undo(images, self.estimate(images))
 
@@ -135,8 +171,7 @@ class Restorer(_Undoing):
         return [self]
 
     @torch.no_grad()
-    def estimate(self, images: Tensor, of: Tensor | None = None) -> Estimate:
-        """See :meth:`_Undoing.estimate`."""
+    def _estimate(self, images: Tensor, of: Tensor | None) -> Estimate:
         check_images(images)
         shown = images if of is None else of
         if not is_traced():
@@ -145,9 +180,7 @@ class Restorer(_Undoing):
         if is_traced() or len(images) <= block:
             return self.read(images, shown)[0]
         starts = range(0, len(images), block)
-        parts = [self.read(images[at : at + block], shown[at : at + block])[0] for at in starts]
-        joined: list[Any] = [None if part[0] is None else torch.cat(part) for part in zip(*parts, strict=True)]
-        return Estimate(*joined)
+        return _joined([self.read(images[at : at + block], shown[at : at + block])[0] for at in starts])
 
     def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor | LineScores]:
         """Return the estimate of one block of images, unchecked, and the scores it was read off."""
@@ -199,12 +232,12 @@ class Chain(_Undoing):
         return list(self.restorers)  # type: ignore[arg-type]
 
     @torch.no_grad()
-    def estimate(self, images: Tensor, of: Tensor | None = None) -> Estimate:
+    def _estimate(self, images: Tensor, of: Tensor | None) -> Estimate:
         """See :meth:`_Undoing.estimate`. The confidence is the product of the stages'; one tie makes it tied."""
         check_images(images)
         if not is_traced():
             check_finite(images)
-        return self._joined(images, of, lambda stage, *shown: stage.estimate(*shown))
+        return self._staged(images, of, lambda stage, *shown: stage.estimate(*shown))
 
     def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor | LineScores]:
         """Return the estimate of one block of images, unchecked, and the scores of the first stage."""
@@ -215,9 +248,9 @@ class Chain(_Undoing):
             scores.append(found)
             return estimate
 
-        return self._joined(images, of, look), scores[0]
+        return self._staged(images, of, look), scores[0]
 
-    def _joined(self, images: Tensor, of: Tensor | None, look: Callable[..., Estimate]) -> Estimate:
+    def _staged(self, images: Tensor, of: Tensor | None, look: Callable[..., Estimate]) -> Estimate:
         """Let each stage look at what the ones before it have undone, and join what they read."""
         found: list[Estimate] = []
         for stage in self.stages:

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from unshift.coordinates import Coordinates, rows
 from unshift.exact import IntegerEstimator, choose, ordered_bits
-from unshift.progress import Progress, duration
+from unshift.progress import Progress, duration, tracked
+from unshift.ragged import Images, is_ragged
 from unshift.restorer import Chain, Restorer, check_finite
 from unshift.shifts import check_images
 
@@ -62,7 +63,10 @@ class Verification:
     def __str__(self) -> str:
         how = "every moved image through the whole network" if self.brute_force else "scores once, every move chosen"
         if self.complete:
-            done = f"{self.images:,} images x {self.moves // max(1, self.images):,} moves = {self.moves:,} checked"
+            each = f" x {self.moves // self.images:,} moves = {self.moves:,}" if self.images else ""
+            done = f"{self.images:,} images{each} checked"
+            if self.images and self.moves % self.images:  # of different sizes, they have different numbers of moves
+                done = f"{self.images:,} images, all of their {self.moves:,} moves checked"
         else:
             how = how.replace("every move", "each move")
             done = f"{self.images:,} images, {self.moves:,} of {self.possible:,} moves checked"
@@ -95,7 +99,7 @@ class _Work(NamedTuple):
 
 def verify(
     restorer: Restorer | Chain,
-    images: Tensor,
+    images: Images,
     *,
     brute_force: bool = False,
     moves: int | None = None,
@@ -121,7 +125,7 @@ def verify(
 
     Args:
         restorer: What to check. With padding, moves are taken on the padded canvas, where they are circular.
-        images: ``(batch, channel, *spatial)``, unmoved or not.
+        images: ``(batch, channel, *spatial)``, or a list of ``(channel, *spatial)`` of any sizes; unmoved or not.
         brute_force: Rely on nothing.
         moves: Check at most this many moves of each image.
         seconds: Check as many moves, and if need be images, as take about this long: how long one takes is tried first.
@@ -134,7 +138,10 @@ def verify(
     Raises:
         ValueError: If there are no images, or they do not fit.
     """
-    check = _Check(restorer, images, brute_force, batch_size)
+    if not isinstance(images, Tensor) and is_ragged(images):
+        bounds = {"brute_force": brute_force, "moves": moves, "batch_size": batch_size}
+        return _one_by_one(restorer, images, seconds, progress, bounds)
+    check = _Check(restorer, images, brute_force, batch_size)  # type: ignore[arg-type]
     work = check.plan(moves, seconds, measure=progress)
     deadline = math.inf if seconds is None else time.monotonic() + OVERTIME * seconds
     generator = torch.Generator().manual_seed(0)
@@ -150,6 +157,26 @@ def verify(
             found, wrong = check.run(image, work.moves, generator, told, deadline)
             done, checked, mismatches = done + 1, checked + found, mismatches + wrong
     return Verification(done, checked, mismatches, ties, check.by_force, work.possible)
+
+
+def _one_by_one(
+    restorer: Restorer | Chain, images: Images, seconds: float | None, progress: bool, bounds: dict[str, Any]
+) -> Verification:
+    """Check a list of arrays, each of which has moves of its own; the time is shared out among those that are left."""
+    if not len(images):
+        raise ValueError("no images to verify on")
+    started, found = time.monotonic(), []
+    possible = 0
+    for at, image in enumerate(tracked(images, "verify", "images", progress)):
+        ground, coordinates = restorer.coordinates.ground(image[None])
+        possible += len(coordinates.moves(check_images(ground)).shift)
+        left = None if seconds is None else seconds - (time.monotonic() - started)
+        if at and left is not None and left <= 0:
+            continue
+        share = None if left is None else max(left, 0.0) / (len(images) - at)
+        found.append(verify(restorer, image[None], seconds=share, **bounds))
+    moves, mismatches, ties = (sum(getattr(one, key) for one in found) for key in ("moves", "mismatches", "ties"))
+    return Verification(len(found), moves, mismatches, ties, found[0].brute_force, possible)
 
 
 class _Check:

@@ -12,6 +12,7 @@ from torch import Tensor
 from unshift.estimator import ShiftEstimator, as_float, check_input
 from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator, bits_of
 from unshift.exact.task import float32_is_plain
+from unshift.ragged import Images, batches
 
 __all__ = ["quantise"]
 
@@ -20,13 +21,13 @@ BLOCK = 2**22
 
 
 @torch.no_grad()
-def quantise(estimator: ShiftEstimator, images: Tensor, *, bits: int = 10, sum_bits: int = 24) -> IntegerEstimator:
+def quantise(estimator: ShiftEstimator, images: Images, *, bits: int = 10, sum_bits: int = 24) -> IntegerEstimator:
     """Turn a float estimator into an exact integer one, calibrated on sample images.
 
     Args:
         estimator: The trained network.
         images: They show the range of pixels and activations; a few hundred are enough. Values beyond it are
-            clamped, which costs accuracy and never exactness.
+            clamped, which costs accuracy and never exactness. A list may hold arrays of different sizes.
         bits: Width of the activations.
         sum_bits: Filters get as many bits as keep every sum below ``2**sum_bits``: 24, the default, is exact in
             float32 everywhere.
@@ -37,9 +38,11 @@ def quantise(estimator: ShiftEstimator, images: Tensor, *, bits: int = 10, sum_b
     Raises:
         ValueError: If there are no images, or images or weights are not finite.
     """
-    check_input(images, estimator.in_channels, estimator.axes, estimator.size)
-    if images.shape[0] == 0:
+    if not len(images):
         raise ValueError("quantise needs at least one sample image to see the range of values, got none")
+    parts = list(batches(images, len(images)))
+    for part in parts:
+        check_input(part, estimator.in_channels, estimator.axes, estimator.size)
     if not 2 <= bits < sum_bits - 2 or sum_bits > 50:
         raise ValueError(f"quantise wants 2 <= bits < sum_bits - 2 <= 48, got bits={bits}, sum_bits={sum_bits}")
     for name, parameter in estimator.named_parameters():
@@ -47,9 +50,11 @@ def quantise(estimator: ShiftEstimator, images: Tensor, *, bits: int = 10, sum_b
             raise ValueError(f"the estimator's {name} holds NaN or infinity: its training went wrong")
     network = estimator.describe()
     # Sums along an axis grow with the image: their divisors hold at this size, and follow by rule at others.
-    size = images.shape[2:] if network["line_channels"] else estimator.size
-    net = IntegerEstimator(network, bits=bits, size=size).to(images.device)
-    calibrate = _Calibration(net, images, sum_bits)
+    if network["line_channels"] and len(sizes := {part.shape[2:] for part in parts}) > 1:
+        raise ValueError(f"a net with lines is calibrated at one size, got images of {len(sizes)} sizes")
+    size = parts[0].shape[2:] if network["line_channels"] else estimator.size
+    net = IntegerEstimator(network, bits=bits, size=size).to(parts[0].device)
+    calibrate = _Calibration(net, parts, sum_bits)
     unit = calibrate.pixels()
     unit = calibrate.layers(net.local, estimator.local, unit, calibrate.after_local)
     ends: list[Any] = [(net.local[-1], estimator.local[-1], unit)]
@@ -68,25 +73,28 @@ def quantise(estimator: ShiftEstimator, images: Tensor, *, bits: int = 10, sum_b
 
 
 class _Calibration:
-    """One integer network being filled, and the images that show its ranges."""
+    """One integer network being filled, and the images that show its ranges, in parts of one size each."""
 
-    def __init__(self, net: IntegerEstimator, images: Tensor, sum_bits: int) -> None:
-        self.net, self.images, self.sum_bits = net, images, sum_bits
-        self.plain = float32_is_plain(images.device)
+    def __init__(self, net: IntegerEstimator, images: list[Tensor], sum_bits: int) -> None:
+        self.net, self.sum_bits = net, sum_bits
+        self.plain = float32_is_plain(images[0].device)
         self._made: dict[Any, Any] = {}
         layers: Any = net.local
         widest = max(max(layer.weight.shape[:2]) for layer in layers)
-        self.block = max(1, BLOCK // (math.prod((*net.across, *images.shape[2:])) * widest))
+        self.size = tuple(images[0].shape[2:])
+        room = [max(1, BLOCK // (math.prod((*net.across, *part.shape[2:])) * widest)) for part in images]
+        self.blocks = [block for part, count in zip(images, room, strict=True) for block in part.split(count)]
 
     def _ready(self, layer: Any, values: Tensor) -> Any:
-        if layer not in self._made:
-            self._made[layer] = layer.ready(values.shape[2:], plain=self.plain)
-        return self._made[layer]
+        made, size = self._made.setdefault(layer, {}), values.shape[2:]
+        if size not in made:
+            made[size] = layer.ready(size, plain=self.plain)
+        return made[size]
 
     def pixels(self) -> Tensor:
         """Set the pixel scale; return what one integer step of a pixel is worth, for each channel."""
         net = self.net
-        top = max(float(as_float(part).abs().max()) for part in self.images.split(self.block))
+        top = max(float(as_float(part).abs().max()) for part in self.blocks)
         if not math.isfinite(top):
             raise ValueError("the sample images contain NaN or infinity (as float32)")
         scale = min(net.largest / top, LARGEST_SCALE) if top > 0 else 1.0
@@ -95,7 +103,7 @@ class _Calibration:
 
     def after_local(self, count: int) -> Iterator[Tensor]:
         """Yield the images, part by part, as they are after ``count`` local layers."""
-        for part in self.images.split(self.block):
+        for part in self.blocks:
             values = self.net.unfold(self.net.pixels(part))
             for layer in list(self.net.local)[:count]:
                 values = layer(values, self._ready(layer, values))
@@ -115,7 +123,7 @@ class _Calibration:
 
     def line(self, axis: int, layers: Any, floats: Any, unit: Tensor) -> Tensor:
         """Fill the 1-D layers along ``axis``; return the units of what reaches the last."""
-        net, size = self.net, tuple(self.images.shape[2:])
+        net, size = self.net, self.size
         seen = (*net.across, *size)
         rule = net.line_rule(axis, size)
         sums = torch.cat([net.line_sums(values, axis, rule) for values in self.after_local(len(net.local))])

@@ -66,6 +66,7 @@ class IntegerFilter(nn.Module):
         self.register_buffer("bias", torch.zeros(shape[0], dtype=torch.int64))
         self.register_buffer("divisor", None if last else torch.ones(shape[0], dtype=torch.int64))
         self.largest, self.activation = largest, activation
+        self._trials: tuple[Any, set[Any]] | None = None
 
     @property
     def worst(self) -> float:
@@ -77,7 +78,9 @@ class IntegerFilter(nn.Module):
         return self._prepare(Task(tuple(self.weight.shape), tuple(size), self.worst, strips, traced), plain)
 
     def _prepare(self, task: Task, plain: bool) -> Ready:
-        kernel = prepare(self.weight, task, plain)
+        if self._trials is None or not unchanged(self._trials[0], [self.weight]):
+            self._trials = marked([self.weight]), set()
+        kernel = prepare(self.weight, task, plain, self._trials[1])
         shape = [-1, *[1] * len(task.size)]
         bias = self.bias.to(kernel.dtype) if bool(self.bias.any()) else None
         # No sum reaches 2^24 in float32, so dividing by that or by more is the same.

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,13 +21,14 @@ __all__ = ["KERNELS", "prepare"]
 KERNELS: tuple[type[Kernel], ...] = (Direct32, Direct64, Fft64, Waves64)
 
 
-def prepare(weight: Tensor, task: Task, plain: bool) -> Kernel:
+def prepare(weight: Tensor, task: Task, plain: bool, passed: set[Any] | None = None) -> Kernel:
     """Return the cheapest kernel that is exact for this task, made ready.
 
     Args:
         weight: The filters, int64 ``(out, in, *kernel)``.
         task: What they will be used on.
         plain: Whether float32 may be used (:func:`float32_is_plain`).
+        passed: Trials that these filters have passed, for the caller to keep: at many sizes they are the same one.
 
     Raises:
         ValueError: If no kernel is exact for sums so large, or the filters are larger than the image.
@@ -38,24 +40,30 @@ def prepare(weight: Tensor, task: Task, plain: bool) -> Kernel:
     )
     for kernel in sorted(filter(usable, KERNELS), key=lambda kernel: kernel.cost(task)):
         made = kernel(weight, task)
-        if kernel.dtype == torch.float64 or task.traced or _tried(made, weight, task):
+        if kernel.dtype == torch.float64 or task.traced or _tried(made, weight, task, passed):
             return made
     limit = "2^24, the most that a graph holds: quantise it with sum_bits=24" if task.traced else "2^53"
     raise ValueError(f"this network's sums reach {task.worst:.0f}; they must stay below {limit}")
 
 
-def _tried(kernel: Kernel, weight: Tensor, task: Task) -> bool:
+def _tried(kernel: Kernel, weight: Tensor, task: Task, passed: set[Any] | None) -> bool:
     """Run float32 once on an image as bad as can be, beside float64: a kernel that is not plain shows at once.
 
     Bfloat16 keeps 8 bits of a product, Winograd and FFT kernels round between their transforms. The image's
     pixels are as large as the sums allow, and odd, so that every bit of every product matters.
     """
+    side = [max(k, min(n, 16)) if len(task.size) < 3 else k for k, n in zip(task.shape[2:], task.size, strict=True)]
+    trial = (type(kernel), *side, task.worst, weight.device)
+    if passed is not None and trial in passed:
+        return True
     l1 = float(weight.double().abs().flatten(1).sum(1).max())
     largest = int(min(task.worst, FLOAT32 - 1) / max(l1, 1.0))
-    side = [max(k, min(n, 16)) if len(task.size) < 3 else k for k, n in zip(task.shape[2:], task.size, strict=True)]
     generator = torch.Generator().manual_seed(0)
     shape = (2, task.shape[1], *side)
     image = torch.randint(-largest, largest + 1, shape, generator=generator).bitwise_or(1).clamp(-largest, largest)
     image = image.to(weight.device)
     exact = Direct64(weight, task)(image.to(torch.float64), margin=False)
-    return torch.equal(kernel(image.to(torch.float32), margin=False).to(torch.float64), exact)
+    equal = torch.equal(kernel(image.to(torch.float32), margin=False).to(torch.float64), exact)
+    if equal and passed is not None:
+        passed.add(trial)
+    return equal

@@ -1,0 +1,187 @@
+"""Circular sequences: FASTA, letters as channels, and arrays of different lengths in one call."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+import unshift
+from unshift.coordinates import Canvas, Turns
+from unshift.data.sequences import Record, encode, encode_letters, is_fasta, oriented, read_fasta, to_fasta
+from unshift.evaluation import restoration_rates
+
+LETTERS = "ACGTRYSWKMBDHVNacgtryswkmbdhvn"
+
+
+def sequence(length: int, seed: int, letters: str = "ACGT") -> str:
+    return "".join(random.Random(seed).choices(letters, k=length))
+
+
+@pytest.fixture(scope="module")
+def restorer() -> unshift.Restorer:
+    """One with random weights: exactness is not learnt."""
+    torch.manual_seed(0)
+    sample = [encode(sequence(n, n)) for n in (300, 310, 340)]
+    scorer = unshift.quantise(unshift.ShiftEstimator.preset("sequence", 4, (300,)), sample)
+    return unshift.Restorer(scorer, coordinates=Turns("strand")).eval()
+
+
+# --- letters -----------------------------------------------------------------------------------------------
+
+
+def test_letters_are_shares_of_the_bases():
+    assert torch.equal(encode("ACGT"), torch.eye(4, dtype=torch.float16))
+    assert encode("R").flatten().tolist() == [0.5, 0, 0.5, 0]
+    assert encode("nU").T.tolist() == [[0.25] * 4, [0, 0, 0, 1]]
+    assert torch.allclose(encode(LETTERS).sum(0), torch.ones(len(LETTERS), dtype=torch.float16), atol=1e-3)
+
+
+def test_reversing_the_channels_is_the_complement():
+    text = sequence(99, 0, LETTERS)
+    other = oriented(text, 0, 1)
+    assert other != text
+    assert torch.equal(encode(other), encode(text).flip([0, 1]))
+    assert torch.equal(encode_letters(other), encode_letters(text).flip([0, 1]))
+
+
+def test_the_complement_keeps_case_ambiguity_and_rna():
+    assert oriented("aCGTRyn", 0, 1) == "nrYACGt"
+    assert oriented("ACGU", 0, 1) == "ACGU"
+    assert oriented("AAcU", 0, 1) == "AgUU"
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_text_is_turned_as_the_coordinates_turn_arrays(turn):
+    text, coordinates = sequence(50, 1, LETTERS), Turns("strand")
+    pose = unshift.Estimate(torch.tensor([[17]]), torch.tensor([turn]), None, torch.ones(1), torch.zeros(1))
+    turned = coordinates.undo(encode_letters(text)[None], pose)[0, 0]
+    assert bytes(turned.tolist()).decode() == oriented(text, 17, turn)
+
+
+# --- files -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a.fa", "a.fasta.gz"])
+def test_fasta_is_read_back_as_it_was_written(tmp_path, name):
+    records = [Record("one of two", sequence(200, 0, LETTERS)), Record("two", "ACGT")]
+    (tmp_path / name).write_bytes(to_fasta(records, tmp_path / name))
+    assert read_fasta(tmp_path / name) == records
+    assert records[0].name == "one"
+
+
+def test_lines_are_80_letters_wide():
+    lines = to_fasta([Record("x", "A" * 161)], tmp := Path("x.fa")).decode().splitlines()
+    assert [len(line) for line in lines] == [2, 80, 80, 1]
+    assert to_fasta([Record("x", "A")], tmp.with_suffix(".gz")) == to_fasta([Record("x", "A")], tmp.with_suffix(".gz"))
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("x.fa", True), ("x.FNA.gz", True), ("x.png", False), ("fa", False)])
+def test_fasta_files_go_by_their_names(name, wanted):
+    assert is_fasta(name) == wanted
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is empty: it holds no sequence"),
+        (b"\n\n", "is empty: it holds no sequence"),
+        (b">x\n>y\nAC\n", r"sequence 1 \(x\) is empty"),
+        (b">p\nMKVLAAGIVPLLEQ\n", r"sequence 1 \(p\) is no nucleotide sequence: it has 'E', 'I', .*; is it a protein"),
+        (b">p\nAC-GT\n", "gaps have no place in a circle"),
+        (b">p\nACUT\n", "has both T and U"),
+        (b"ACGT\n", "cannot be read as FASTA: .*Expected '>'"),
+        (b">\xff\nACGT\n", "cannot be read as FASTA"),
+        (gzip.compress(b">x\n" + sequence(9999, 0).encode())[:-99], "cannot be read as FASTA: Compressed file ended"),
+    ],
+)
+def test_what_is_no_fasta_of_nucleotides_is_refused(tmp_path, content, told):
+    path = tmp_path / ("x.fa.gz" if content.startswith(b"\x1f") else "x.fa")
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=told):
+        read_fasta(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"none\.fa cannot be read: No such file"):
+        read_fasta(tmp_path / "none.fa")
+
+
+# --- arrays of different lengths ---------------------------------------------------------------------------
+
+
+def test_a_list_is_read_as_its_parts_are(restorer):
+    texts = [sequence(n, n) for n in (97, 200, 200, 341)]
+    arrays = [encode(text) for text in texts]
+    found = restorer.estimate(arrays)
+    assert found.shift.shape == (4, 1)
+    for k, array in enumerate(arrays):
+        alone = restorer.estimate(array[None])
+        assert all(torch.equal(a[k : k + 1], b) for a, b in zip(found, alone, strict=True) if a is not None)
+    restored = restorer.restore(arrays)
+    assert [r.shape for r in restored] == [a.shape for a in arrays]
+    assert all(torch.equal(r, restorer(a[None])[0]) for r, a in zip(restored, arrays, strict=True))
+    assert all(torch.equal(r, a) for r, a in zip(restorer.redo(restored, found), arrays, strict=True))
+
+
+def test_every_rotation_of_both_strands_has_one_answer(restorer):
+    arrays = [encode(sequence(n, n)) for n in (97, 120)]
+    found = unshift.verify(restorer, arrays)
+    assert (found.images, found.moves, found.mismatches) == (2, 2 * (97 + 120), 0)
+    forced = unshift.verify(restorer, arrays, brute_force=True, moves=20)
+    assert (forced.moves, forced.mismatches, forced.brute_force) == (40, 0, True)
+    assert (forced.possible, forced.complete) == (2 * (97 + 120), False)
+
+
+def test_verify_finds_what_is_not_exact_in_a_list():
+    class First(torch.nn.Module):
+        def forward(self, images):
+            return torch.arange(images.shape[-1]).expand(len(images), -1)
+
+    found = unshift.verify(unshift.Restorer(First(), coordinates=Canvas()), [encode("ACGTT"), encode("GATTACA")])
+    assert found.mismatches == 10
+
+
+def test_tied_texts_are_told_apart_by_their_case(restorer):
+    """Two tied starts restore to the same bases; the text that is written must be one all the same."""
+    half = sequence(150, 5)
+    text = half.lower() + half
+    wanted = None
+    for shift in range(0, 300, 7):
+        for turn in (0, 1):
+            moved = oriented(text, shift, turn)
+            found = restorer.estimate([encode(moved)], of=[encode_letters(moved)])
+            assert bool(found.tied)
+            restored = oriented(moved, int(found.shift), int(found.turn))
+            assert wanted in (None, restored)
+            wanted = restored
+
+
+def test_an_empty_list_is_refused(restorer):
+    with pytest.raises(ValueError, match="empty list"):
+        restorer.estimate([])
+    with pytest.raises(ValueError, match="at least one sample image"):
+        unshift.quantise(unshift.ShiftEstimator.preset("sequence", 4, (300,)), [])
+
+
+def test_rates_of_a_list_are_those_of_its_parts(restorer):
+    arrays = [encode(sequence(n, n)) for n in (97, 200, 341)]
+    upright = restorer.restore(arrays)
+    assert restoration_rates(restorer, upright).exact == 1
+    assert (
+        restoration_rates(restorer, [*upright, unshift.apply(upright[0][None], torch.tensor([[3]]))[0]]).exact == 0.75
+    )
+
+
+def test_a_net_with_lines_wants_samples_of_one_size():
+    net = unshift.ShiftEstimator.preset("seam", 4, (300,))
+    with pytest.raises(ValueError, match="calibrated at one size, got images of 2 sizes"):
+        unshift.quantise(net, [encode(sequence(300, 0)), encode(sequence(301, 0))])
+
+
+def test_preset_sequence_is_for_one_axis():
+    with pytest.raises(ValueError, match="arrays of one axis, got 2"):
+        unshift.ShiftEstimator.preset("sequence", 4, (32, 32))

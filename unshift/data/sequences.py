@@ -1,0 +1,154 @@
+"""Circular sequences: FASTA in and out, letters as channels.
+
+Channels are in the order A C G T, so that reversing them is the complement: ``Turns("strand")`` then turns a sequence
+to its other strand. An ambiguous letter is a fraction of each base it may stand for: R is half A, half G.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["Record", "encode", "encode_letters", "is_fasta", "oriented", "read_fasta", "to_fasta"]
+
+SUFFIXES = (".fa", ".fasta", ".fna", ".fas", ".fsa")
+BASES = "ACGT"
+MEANING = {
+    **{base: base for base in BASES},
+    **{"U": "T", "R": "AG", "Y": "CT", "S": "CG", "W": "AT", "K": "GT", "M": "AC"},
+    **{"B": "CGT", "D": "AGT", "H": "ACT", "V": "ACG", "N": "ACGT"},
+}
+"""The letters of IUPAC, and the bases that each may stand for."""
+COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCAAYRSWMKVHDBNtgcaayrswmkvhdbn")
+
+
+class Record(NamedTuple):
+    """One sequence of a FASTA file."""
+
+    header: str
+    """all that follows the >"""
+    text: str
+    """its letters, as they were written"""
+
+    @property
+    def name(self) -> str:
+        """The first word of the header."""
+        return self.header.split(maxsplit=1)[0] if self.header.strip() else ""
+
+
+def _shares() -> np.ndarray[tuple[int, int], np.dtype[np.float16]]:
+    table = np.full((256, len(BASES)), np.nan, dtype=np.float16)
+    for letter, bases in MEANING.items():
+        row = [(base in bases) / len(bases) for base in BASES]
+        table[ord(letter)] = table[ord(letter.lower())] = row
+    return table
+
+
+SHARES = _shares()
+"""What each byte is of each base; NaN for what is no letter of a nucleotide."""
+
+
+def is_fasta(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a file's name is that of a FASTA file, gzipped or not."""
+    return os.fspath(path).lower().removesuffix(".gz").endswith(SUFFIXES)
+
+
+def read_fasta(path: str | os.PathLike[str]) -> list[Record]:
+    """Read a FASTA file of nucleotides; gzip is unpacked.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ValueError: If it is not FASTA, damaged or empty, or a sequence is empty or no nucleotides.
+    """
+    try:
+        import dnaio
+    except ImportError as error:
+        raise ValueError("reading FASTA needs dnaio: pip install 'unshift[genomes]'") from error
+    try:
+        with dnaio.open(os.fspath(path), fileformat="fasta") as file:
+            records = [Record(read.name, read.sequence) for read in file]
+    except (dnaio.FileFormatError, EOFError, UnicodeError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} cannot be read as FASTA: {error}") from error
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
+    if not records:
+        raise ValueError(f"{path} is empty: it holds no sequence")
+    for number, record in enumerate(records, 1):
+        try:
+            _check(record.text)
+        except ValueError as error:
+            raise ValueError(f"{path}: sequence {number} ({record.name or 'without a name'}) {error}") from error
+    return records
+
+
+def _check(text: str) -> None:
+    if not text:
+        raise ValueError("is empty")
+    if strange := sorted(set(text) - set(MEANING) - set("".join(MEANING).lower())):
+        shown = ", ".join(map(repr, strange[:5]))
+        hint = "; gaps have no place in a circle: remove them" if "-" in strange else "; is it a protein?"
+        raise ValueError(f"is no nucleotide sequence: it has {shown}{hint}")
+    if {"T", "U"} <= set(text.upper()):
+        raise ValueError("has both T and U: it must be DNA or RNA")
+
+
+def encode(text: str) -> Tensor:
+    """Return a sequence as shares of A, C, G and T: float16 ``(4, length)``.
+
+    >>> encode("ACGTRn").tolist()[0]
+    [1.0, 0.0, 0.0, 0.0, 0.5, 0.25]
+
+    Raises:
+        ValueError: If the text is empty, or no nucleotides.
+    """
+    _check(text)
+    return torch.from_numpy(SHARES[_bytes(text)].T.copy())
+
+
+def encode_letters(text: str) -> Tensor:
+    """Return the letters themselves and their complements, uint8 ``(2, length)``.
+
+    Reversing the channels is the complement here too. So ties are settled by the text that will be written, with its
+    case and its ambiguous letters, which may differ where the bases do not.
+    """
+    return torch.from_numpy(np.stack([_bytes(text), _bytes(_complement(text))]))
+
+
+def _bytes(text: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    return np.frombuffer(text.encode("ascii"), np.uint8)
+
+
+def _complement(text: str) -> str:
+    found = text.translate(COMPLEMENT)
+    rna = "U" in text or "u" in text
+    return found.replace("T", "U").replace("t", "u") if rna else found
+
+
+def oriented(text: str, shift: int, turn: int) -> str:
+    """Undo a shift and a turn of ``Turns("strand")`` on the text itself.
+
+    >>> oriented("GTAC", 2, 0), oriented("aCGT", 1, 1)
+    ('ACGT', 'tACG')
+    """
+    rolled = text[shift:] + text[:shift]
+    return _complement(rolled)[::-1] if turn else rolled
+
+
+def to_fasta(records: Iterable[Record], path: Path, width: int = 80) -> bytes:
+    """Return the content of a FASTA file, gzipped if its name says so, always the same bytes for the same records."""
+    lines: list[str] = []
+    for record in records:
+        lines.append(f">{record.header}")
+        lines += [record.text[at : at + width] for at in range(0, len(record.text), width)]
+    content = "".join(f"{line}\n" for line in lines).encode("ascii")
+    return gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content
