@@ -78,8 +78,8 @@ class IntegerFilter(nn.Module):
         return self._prepare(Task(tuple(self.weight.shape), tuple(size), self.worst, strips, traced), plain)
 
     def _prepare(self, task: Task, plain: bool) -> Ready:
-        if self._trials is None or not unchanged(self._trials[0], [self.weight]):
-            self._trials = marked([self.weight]), set()
+        if self._trials is None or not unchanged(self._trials[0]):
+            self._trials = marked(self), set()
         kernel = prepare(self.weight, task, plain, self._trials[1])
         shape = [-1, *[1] * len(task.size)]
         bias = self.bias.to(kernel.dtype) if bool(self.bias.any()) else None
