@@ -1,0 +1,37 @@
+"""What the tests of training share: quick runs, and whether two of them ended in the same weights."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+import unshift
+from unshift import Restorer, apply, fit
+from unshift.coordinates import Pose
+
+ROOT = Path(unshift.__file__).parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+
+def quick(data, preset="paper", **options) -> Restorer:
+    return fit(data, preset, **{"epochs": 3, "batch_size": 16, "progress": False, **options})
+
+
+def assert_same(one: Restorer, other: Restorer) -> None:
+    mine, theirs = one.scorer.state_dict(), other.scorer.state_dict()
+    assert mine.keys() == theirs.keys()
+    assert all(torch.equal(tensor, theirs[name]) for name, tensor in mine.items())
+    assert one.metadata["history"] == other.metadata["history"]
+
+
+def differs(one: Restorer, other: Restorer) -> bool:
+    theirs = other.scorer.state_dict()
+    return any(not torch.equal(tensor, theirs[name]) for name, tensor in one.scorer.state_dict().items())
+
+
+def moved_for_real(images, generator):
+    """A move that an augmentation does itself: the target is then its pose."""
+    pose = Pose(torch.randint(12, (len(images), 2), generator=generator))
+    return apply(images, pose.shift), pose
