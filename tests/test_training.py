@@ -21,8 +21,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import unshift
 from unshift import ShiftEstimator, apply, fit, training
+from unshift.data.reading import open_reader
 from unshift.evaluation import restoration_rates
-from unshift.training_images import shifted_copies
+from unshift.image_survey import Survey, shifted_copies
 
 
 @pytest.fixture(scope="module")
@@ -160,8 +161,11 @@ def test_shifted_copies_against_brute_force(data):
             firsts.append(j)
         elif not torch.equal(images[first], image):
             wanted.append(j)
-    assert shifted_copies(images) == wanted
-    assert shifted_copies(images.float() - 0.5) == wanted
+    for pixels in (images, images.float() - 0.5):
+        reader = open_reader(pixels)
+        survey = Survey(reader)
+        survey.constant[:] = False
+        assert shifted_copies(survey, reader) == wanted
 
 
 @pytest.mark.parametrize(
@@ -192,7 +196,7 @@ def test_bad_arguments(images, options, message):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (5, "must be a tensor, an array, a Dataset or a DataLoader, got int"),
+        (5, "must be a tensor, an array, a Dataset, a DataLoader or a folder's path, got int"),
         (torch.rand(4, 4), "1, 2 or 3 spatial axes"),
         (torch.rand(4, 1, 5, 5, dtype=torch.complex64), "must be real"),
         (torch.full((4, 1, 5, 5), torch.nan), "must be finite"),

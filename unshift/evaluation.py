@@ -7,20 +7,34 @@ restorer. The restorer is really run on every moved image: nothing is taken for 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import Dataset
 
-from unshift.coordinates import draw_shifts
+from unshift import ranks
+from unshift.coordinates import draw_shifts, rows
+from unshift.data.batches import Batch, one_tensor
+from unshift.data.reading import Reader, open_reader
 from unshift.progress import Progress, tracked
-from unshift.ragged import Images, batches
+from unshift.ragged import Images
 from unshift.restorer import Chain, Restorer
 from unshift.shifts import check_images
 
-__all__ = ["Rates", "ScopeRow", "accuracy", "accuracy_over_scopes", "predict", "random_shifts", "restoration_rates"]
+__all__ = [
+    "Rates",
+    "ScopeRow",
+    "accuracy",
+    "accuracy_over_scopes",
+    "predict",
+    "random_shifts",
+    "rates_of",
+    "restoration_rates",
+]
 
 Classifier = Callable[[Tensor], Tensor]
 
@@ -45,22 +59,35 @@ class Rates:
 
 
 def restoration_rates(
-    restorer: Restorer | Chain, images: Images, *, batch_size: int = 256, progress: bool = False
+    restorer: Restorer | Chain,
+    images: Images | Dataset[Tensor] | Reader,
+    *,
+    batch_size: int = 256,
+    progress: bool = False,
 ) -> Rates:
-    """Measure how often ``restorer`` leaves unmoved ``images`` where they are."""
-    if not len(images):
+    """Measure how often ``restorer`` leaves unmoved ``images`` where they are; a data set is read as it is needed."""
+    reader = open_reader(images)
+    if not len(reader):
         raise ValueError("no images to measure on")
-    exact = within_1 = tied = 0
+    parts = [some for some in map(ranks.share, reader.rows(batch_size)) if len(some)]
+    return rates_of(restorer, tracked(reader.read(parts), "rates", "batches", progress, len(parts)))
+
+
+def rates_of(restorer: Restorer | Chain, batches: Iterable[Batch]) -> Rates:
+    """Measure how often ``restorer`` leaves the unmoved images of ``batches`` where they are, over all ranks."""
+    exact = within_1 = tied = count = 0
     total = torch.zeros((), dtype=torch.float64)
-    for batch in tracked(list(batches(images, batch_size)), "rates", "batches", progress):
-        estimate = restorer.estimate(batch)
-        distance = restorer.coordinates.distance(estimate, check_images(batch))
+    for images in itertools.chain.from_iterable(batches):
+        estimate = restorer.estimate(images)
+        distance = restorer.coordinates.distance(estimate, check_images(images))
         exact += int((distance == 0).sum())
         within_1 += int((distance <= 1).sum())
         tied += int(estimate.tied.sum())
         total += estimate.confidence.cpu().sum()
-    n = len(images)
-    return Rates(n, exact / n, within_1 / n, float(total) / n, tied)
+        count += len(images)
+    found = ranks.summed([count, exact, within_1, float(total), tied])
+    n = int(found[0])
+    return Rates(n, found[1] / n, found[2] / n, found[3] / n, int(found[4]))
 
 
 def random_shifts(n: int, axes: int, scope: int, seed: int) -> Tensor:
@@ -114,7 +141,7 @@ class ScopeRow:
 
 def accuracy_over_scopes(
     classifier: Classifier,
-    images: Tensor,
+    images: Images | Dataset[Tensor] | Reader,
     labels: Tensor,
     restorer: Restorer | Chain,
     *,
@@ -127,7 +154,7 @@ def accuracy_over_scopes(
 
     Args:
         classifier: Images to logits.
-        images: Unmoved.
+        images: Unmoved; a data set is read once, as it is needed.
         labels: Their classes.
         restorer: Its coordinates draw the moves, in their own unit, and do them.
         scopes: The largest moves, e.g. in pixels; None for any move at all.
@@ -135,31 +162,44 @@ def accuracy_over_scopes(
         batch_size: Images at a time.
         progress: Tell how far it is.
     """
-    coordinates, size = restorer.coordinates, check_images(images)
-    rows = []
+    coordinates, reader = restorer.coordinates, open_reader(images)
     todo = list(scopes)
-    whole = lambda batch: classifier(restorer(batch))  # noqa: E731
-    with Progress("scopes", len(todo) * len(seeds), "runs", progress) as told:
-        for scope in todo:
-            bare, restored = [], []
-            for seed in seeds:
-                pose = coordinates.draw(size, len(images), scope, torch.Generator().manual_seed(seed))
-                moved = coordinates.move(images, pose)
-                bare.append(predict(classifier, moved, batch_size=batch_size))
-                restored.append(predict(whole, moved, batch_size=batch_size))
+    runs = [(scope, seed) for scope in todo for seed in seeds]
+    first = check_images(one_tensor(next(reader.read([torch.zeros(1, dtype=torch.int64)]))))
+    # Drawn for all images at once, so that neither batches nor ranks show in them.
+    poses = {run: coordinates.draw(first, len(reader), run[0], torch.Generator().manual_seed(run[1])) for run in runs}
+    parts = [some for some in map(ranks.share, reader.rows(batch_size)) if len(some)]
+    found: dict[str, list[Tensor]] = {"bare": [], "restored": []}
+    with Progress("scopes", len(parts) * len(runs), "runs", progress) as told:
+        for at, batch in zip(parts, reader.read(parts), strict=True):
+            predicted: dict[str, list[Tensor]] = {"bare": [], "restored": []}
+            for run in runs:
+                moved = coordinates.move(one_tensor(batch), rows(poses[run], at))
+                predicted["bare"].append(predict(classifier, moved, batch_size=batch_size))
+                predicted["restored"].append(predict(lambda x: classifier(restorer(x)), moved, batch_size=batch_size))
                 told.update()
-            rows.append(
-                ScopeRow(
-                    scope=scope,
-                    images=len(images),
-                    seeds=tuple(seeds),
-                    without=tuple(float((p == labels).double().mean()) for p in bare),
-                    restored=tuple(float((p == labels).double().mean()) for p in restored),
-                    consistent_without=_consistency(bare),
-                    consistent_restored=_consistency(restored),
-                )
-            )
-    return rows
+            for kind, some in predicted.items():
+                found[kind].append(torch.stack([at, *some], 1))
+    bare, restored = (_in_order(found[kind], len(runs)) for kind in ("bare", "restored"))
+    return [
+        ScopeRow(
+            scope=scope,
+            images=len(reader),
+            seeds=tuple(seeds),
+            without=tuple(float((bare[run] == labels).double().mean()) for run in own),
+            restored=tuple(float((restored[run] == labels).double().mean()) for run in own),
+            consistent_without=_consistency([bare[run] for run in own]),
+            consistent_restored=_consistency([restored[run] for run in own]),
+        )
+        for k, scope in enumerate(todo)
+        for own in [range(k * len(seeds), (k + 1) * len(seeds))]
+    ]
+
+
+def _in_order(parts: list[Tensor], runs: int) -> Sequence[Tensor]:
+    """Put the classes that all ranks predicted, each with the row of its image, into the order of the images."""
+    table = ranks.gathered(torch.cat(parts).cpu() if parts else torch.zeros(0, runs + 1, dtype=torch.int64))
+    return table[table[:, 0].argsort()].unbind(1)[1:]
 
 
 def _consistency(predictions: Sequence[Tensor]) -> float:

@@ -19,23 +19,24 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from unshift import ranks
 from unshift.augmentation import Augmentation, named
 from unshift.checkpoint import Checkpoint
 from unshift.coordinates import Canvas, Coordinates
 from unshift.estimator import ShiftEstimator
-from unshift.evaluation import restoration_rates
+from unshift.evaluation import rates_of
 from unshift.exact import quantise
 from unshift.progress import Progress
 from unshift.recipes import RECIPES, Recipe, complete, preset_name
 from unshift.restorer import Restorer
-from unshift.training_images import Examples, digest
+from unshift.training_images import Examples
 from unshift.training_run import Run
 
 __all__ = ["RECIPES", "Recipe", "fit"]
 
 
 def fit(
-    images: Tensor | np.ndarray | Dataset[Any] | DataLoader[Any],
+    images: Tensor | np.ndarray | Dataset[Any] | DataLoader[Any] | str | Path,
     preset: str | ShiftEstimator = "paper",
     *,
     coordinates: Coordinates | None = None,
@@ -46,6 +47,8 @@ def fit(
     checkpoint: str | Path | None = None,
     resume: bool = False,
     drop_unusable: bool = False,
+    skip_unreadable: bool = False,
+    workers: int = 0,
     bits: int = 10,
     data_name: str = "unnamed",
     progress: bool = True,
@@ -54,19 +57,22 @@ def fit(
     """Train a restorer on unmoved, unlabelled images.
 
     Args:
-        images: Tensor or array ``(n, channel, *spatial)``, or a ``Dataset`` or ``DataLoader`` of images, which is read
-            into memory once; labels, if any, are ignored. uint8 is scaled to [0, 1].
+        images: Tensor or array ``(n, channel, *spatial)``, a ``Dataset`` (or ``IterableDataset``), a ``DataLoader``, or
+            a folder's path. All but the first two are read as they are needed, once before training and once an epoch.
+            Of a ``DataLoader``, its order is not used. Labels, if any, are ignored. uint8 is scaled to [0, 1].
         preset: "paper", "dense", "seam", or a ``ShiftEstimator`` of your own.
         coordinates: What to undo, of ``unshift.coordinates``. Default: circular shifts of the image as it is.
         augment: What to do to each batch first: names (``"mirror"`` and ``"windows"`` are for photos) or functions, as
             :mod:`unshift.augmentation` describes.
         validation: Images held out: a number, or a share.
         seed: For the weights, the images held out, their order and the augmentations. The same seed on the same machine
-            and number of threads gives the same weights.
+            and number of threads gives the same weights, however many ``workers`` there are.
         device: Where to train.
         checkpoint: Where to keep the state: the run can then be killed at any moment.
         resume: Go on from ``checkpoint``, with the same result as if nothing had happened.
         drop_unusable: Leave out constant images and moved copies of others instead of refusing them.
+        skip_unreadable: Leave out images that cannot be read; ``metadata["unreadable"]`` names them.
+        workers: Processes that read images beside the training. 0: those of a ``DataLoader``, else none.
         bits: Width of the integer activations.
         data_name: What the metadata call the images.
         progress: Tell how far it is.
@@ -84,14 +90,24 @@ def fit(
     settings = {"preset": name, "data": data_name, "seed": seed, "augment": [*augmentations], **complete(name, recipe)}
     if type(bits) is not int or not 2 <= bits <= 21:
         raise ValueError(f"bits must be a whole number from 2 to 21, got {bits!r}")
-    examples = Examples(images, Canvas() if coordinates is None else coordinates, drop_unusable, whole=bool(augment))
-    train, held = examples.split(validation, seed)
-    settings |= examples.describe() | {"train_images": len(train)}
+    progress = progress and ranks.is_first()
+    examples = Examples(
+        images,
+        Canvas() if coordinates is None else coordinates,
+        validation=validation,
+        seed=seed,
+        drop_unusable=drop_unusable,
+        skip_unreadable=skip_unreadable,
+        whole=bool(augment),
+        workers=workers,
+        progress=progress,
+    )
+    settings |= examples.describe()
     network = _network(preset, examples, seed, augmentations).to(device)
-    run = Run(network, examples, train, settings, augmentations)
+    run = Run(network, examples, settings, augmentations)
     with _kept(run, checkpoint, resume) as store:
-        run.train(held, store, progress)
-        restorer = _restorer(run, held, bits, progress)
+        run.train(store, progress)
+        restorer = _restorer(run, bits, progress)
     restorer.metadata["seconds"] = round(time.monotonic() - started, 1)
     return restorer
 
@@ -118,27 +134,28 @@ def _kept(run: Run, checkpoint: str | Path | None, resume: bool) -> Iterator[Che
     if checkpoint is None:
         yield None
         return
-    settings = {**run.settings, "network": run.estimator.describe(), "images": digest(run.examples.data)}
+    settings = {**run.settings, "network": run.estimator.describe(), "images": run.examples.digest()}
     store = Checkpoint(checkpoint, settings)
     if resume:
         store.restore(run)
-    yield store
-    store.remove()
+    yield store if ranks.is_first() else None
+    if ranks.is_first():
+        store.remove()
 
 
-def _restorer(run: Run, held: Tensor, bits: int, progress: bool) -> Restorer:
+def _restorer(run: Run, bits: int, progress: bool) -> Restorer:
     """Turn the network of a finished run into integers, and measure it on the images held out."""
     examples = run.examples
     with Progress("fit", 2, "steps", progress) as told:
         told.note("turning the network into integers")
-        scorer = quantise(run.finished(), examples.sample(run.images, 1000), bits=bits)
+        scorer = quantise(run.finished(), examples.sample, bits=bits)
         told.update()
         restorer = Restorer(scorer, coordinates=examples.coordinates).eval()
-        told.note(f"measuring on the {len(held):,} images held out")
-        rates = restoration_rates(Restorer(scorer) if examples.on_canvas else restorer, held)
+        told.note(f"measuring on the {len(examples.held):,} images held out")
+        rates = rates_of(Restorer(scorer) if examples.on_canvas else restorer, examples.held_out(256))
         told.update()
     channels, *size = examples.shape
-    restorer.trained_on = {"size": size, "channels": channels, "range": examples.range(run.images)}
+    restorer.trained_on = {"size": size, "channels": channels, "range": examples.range()}
     restorer.metadata = {
         **run.settings,
         "epochs_run": run.epoch,

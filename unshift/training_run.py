@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from unshift import ranks
 from unshift.augmentation import Augmentation, augmented
 from unshift.checkpoint import Checkpoint, State
 from unshift.coordinates import Pose
@@ -31,8 +33,7 @@ class Run:
 
     Args:
         estimator: The network, on the device to train on.
-        examples: What the images are, and where they point.
-        images: Those to learn from.
+        examples: The images to learn from, and where they point.
         settings: A complete recipe, and the run's seed and preset.
         augmentations: What to do to each batch first.
     """
@@ -41,24 +42,25 @@ class Run:
         self,
         estimator: ShiftEstimator,
         examples: Examples,
-        images: Tensor,
         settings: dict[str, Any],
         augmentations: dict[str, Augmentation],
     ) -> None:
-        self.estimator, self.examples, self.images = estimator, examples, images
+        self.estimator, self.examples = estimator, examples
         self.settings, self.augmentations = settings, augmentations
-        canvases = (as_float(examples.canvas(part).flatten(0, 1)) for part in images.split(256))
-        self.standard = Standard(canvases, estimator) if settings["standardise"] else None
+        self.steps = math.ceil(len(examples.train) / settings["batch_size"])
+        self.standard = (
+            Standard(map(as_float, examples.sample.split(256)), estimator) if settings["standardise"] else None
+        )
+        self.trained: Any = DistributedDataParallel(estimator) if ranks.count() > 1 else estimator
         self.averaged = (
             AveragedModel(estimator, multi_avg_fn=get_ema_multi_avg_fn(settings["average"]))
             if settings["average"]
             else None
         )
-        steps = settings["epochs"] * math.ceil(len(images) / settings["batch_size"])
         kind: Any = {"adam": torch.optim.Adam, "muon": Muon}[settings["optimizer"]]
         self.optimizer: torch.optim.Optimizer = kind(estimator.parameters(), lr=settings["learning_rate"])
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimizer, settings["learning_rate"], total_steps=max(2, steps)
+            self.optimizer, settings["learning_rate"], total_steps=max(2, settings["epochs"] * self.steps)
         )
         self.epoch = self.step = self.stale = 0
         self.loss_sum = 0.0
@@ -85,33 +87,27 @@ class Run:
         for name in COUNTERS:
             setattr(self, name, state.counters[name])
 
-    def train(self, held: Tensor, store: Checkpoint | None, progress: bool) -> None:
+    def train(self, store: Checkpoint | None, progress: bool) -> None:
         """Go on from wherever the state stands to the end.
 
         Args:
-            held: Images to choose the best epoch by.
             store: Where to keep the state meanwhile.
             progress: Tell how far it is.
         """
         batch_size, epochs, seed = (self.settings[key] for key in ("batch_size", "epochs", "seed"))
-        steps = math.ceil(len(self.images) / batch_size)
-        what, before = f"fit {self.settings['preset']}", self.epoch * steps + self.step
-        with Progress(what, epochs * steps, "batches", progress, done=before) as told:
+        what, before = f"fit {self.settings['preset']}", self.epoch * self.steps + self.step
+        with Progress(what, epochs * self.steps, "batches", progress, done=before) as told:
             while self.epoch < epochs and self.stale < self.settings["patience"]:
-                # Each epoch's order follows from seed and epoch alone, so a resumed run sees the same batches.
-                shuffle = torch.Generator().manual_seed((seed * 100_003 + self.epoch + 1) % 2**63)
-                order = torch.randperm(len(self.images), generator=shuffle)
-                while self.step < steps:
-                    batch = self.images[order[self.step * batch_size : (self.step + 1) * batch_size]]
+                for batch, count in self.examples.epoch(self.epoch, batch_size, self.step):
                     chance = torch.Generator().manual_seed(
-                        ((seed + 1) * 2**32 + self.epoch * steps + self.step) % 2**63
+                        ((seed + 1) * 2**32 + self.epoch * self.steps + self.step) % 2**63
                     )
-                    self.loss_sum += self._learn(*augmented(batch, self.augmentations, chance))
+                    self.loss_sum += self._learn([augmented(part, self.augmentations, chance) for part in batch], count)
                     self.step += 1
                     told.update()
-                    if store and self.step < steps:
+                    if store and self.step < self.steps:
                         store.save_sometimes(self)
-                self._finish_epoch(steps, held)
+                self._finish_epoch()
                 last = self.history[-1]
                 told.note(f"epoch {self.epoch}: loss {last['loss']:.3f}, held out {100 * last['exact']:.1f}% exact")
                 if store:
@@ -124,10 +120,14 @@ class Run:
             self.standard.fold(self.estimator)
         return self.estimator.float().cpu()
 
-    def _learn(self, batch: Tensor, pose: Pose | None) -> float:
-        self.estimator.train()
-        loss = F.cross_entropy(*self._scored(batch, pose, self.estimator))
-        value = float(loss.detach())
+    def _learn(self, parts: list[tuple[Tensor, Pose | None]], count: int) -> float:
+        """Take a step by this rank's part of ``count`` images; return the mean loss of all of them."""
+        self.trained.train()
+        losses = [F.cross_entropy(*self._scored(*part, self.trained), reduction="sum") for part in parts]
+        mine = 1 if count > ranks.rank() else 0  # else the image is another rank's
+        # DistributedDataParallel takes the mean of the gradients over the ranks; the loss is a mean over images.
+        loss = torch.stack(losses).sum() * (mine * ranks.count() / count)
+        (value,) = ranks.summed([float(loss.detach()) / ranks.count()])
         if not math.isfinite(value):
             raise ValueError(
                 f"the loss became {value}: try a lower learning rate than {self.settings['learning_rate']}"
@@ -140,28 +140,30 @@ class Run:
             self.averaged.update_parameters(self.estimator)
         return value
 
-    def _scored(self, batch: Tensor, pose: Pose | None, estimator: Any) -> tuple[Tensor, Tensor]:
+    def _scored(self, images: Tensor, pose: Pose | None, estimator: Any) -> tuple[Tensor, Tensor]:
         """Return the scores of all candidates, ``(batch, n)``, and which they should point at."""
-        canvas = self.examples.canvas(batch)
+        canvas = self.examples.canvas(images)
         pixels = as_float(canvas.flatten(0, 1))
         if self.standard is not None:
             pixels = self.standard(pixels)
-        scores = estimator(pixels.to(next(self.estimator.parameters()).device)).reshape(len(batch), -1)
-        return scores, self.examples.target(batch, pose).to(scores.device)
+        scores = estimator(pixels.to(next(self.estimator.parameters()).device)).reshape(len(images), -1)
+        return scores, self.examples.target(images, pose).to(scores.device)
 
     @torch.no_grad()
-    def _finish_epoch(self, steps: int, held: Tensor) -> None:
+    def _finish_epoch(self) -> None:
         # The average needs a while to forget where it began.
         warm = self.averaged is not None and int(self.averaged.n_averaged) * (1 - self.settings["average"]) > 3
         estimator: Any = self.averaged.module if warm and self.averaged is not None else self.estimator
         estimator.eval()
-        loss, exact, positions = 0.0, 0, 1
-        for batch in held.split(self.settings["batch_size"]):
-            scores, target = self._scored(batch, None, estimator)
-            loss += float(F.cross_entropy(scores, target, reduction="sum")) / len(held)
-            exact += int((scores.argmax(1) == target).sum())
-            positions = scores.shape[1]
-        self.history.append({"loss": self.loss_sum / steps, "validation_loss": loss, "exact": exact / len(held)})
+        loss, exact, positions, held = 0.0, 0, 1, len(self.examples.held)
+        for batch in self.examples.held_out(self.settings["batch_size"]):
+            for images in batch:
+                scores, target = self._scored(images, None, estimator)
+                loss += float(F.cross_entropy(scores, target, reduction="sum")) / held
+                exact += int((scores.argmax(1) == target).sum())
+                positions = scores.shape[1]
+        loss, right = ranks.summed([loss, exact])
+        self.history.append({"loss": self.loss_sum / self.steps, "validation_loss": loss, "exact": right / held})
         if loss < self.best_loss:
             self.best_loss, self.stale = loss, 0
             self.best = copy.deepcopy(estimator.state_dict())
@@ -169,7 +171,7 @@ class Run:
             self.stale += 1
         self.epoch, self.step, self.loss_sum = self.epoch + 1, 0, 0.0
         chance = math.log(positions)
-        if self.epoch == 1 and steps >= 50 and loss > 0.98 * chance > 0:
+        if self.epoch == 1 and self.steps >= 50 and ranks.is_first() and loss > 0.98 * chance > 0:
             warnings.warn(
                 f"after one epoch the loss {loss:.2f} is still that of guessing ({chance:.2f}): "
                 "these images may have no upright position to learn, or try another seed",

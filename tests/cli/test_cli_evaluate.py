@@ -231,7 +231,8 @@ def test_evaluate_and_verify_prepare_images_as_fit_does(made):
     for i, path in enumerate(sorted((made / "photos").iterdir())):
         Image.open(path).resize((12 + i % 3, 14)).save(f"mixed/{path.name}")
     restorer = ("--restorer", made / "paper.safetensors")
-    message = bad("evaluate", "--data", "mixed", *restorer)
+    assert "20 images" in good("evaluate", "--data", "mixed", *restorer).stdout  # each at its own size
+    message = bad("verify", "--data", "mixed", *restorer)
     assert message.endswith("give a size for all, such as --size 14x12")
     options = ("--size", "14x12", "--crop", "--pad", 2, "--channels", 1)
     good("fit", "mixed", "--out", "x.safetensors", "--epochs", 1, *options)

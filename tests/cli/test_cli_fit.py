@@ -72,6 +72,7 @@ def test_fit_passes_its_options_on(made, monkeypatch):
         **{"shape": (80, 3, 12, 12), "preset": "seam", "epochs": 7, "batch_size": 9, "learning_rate": 0.5},
         **{"validation": 12, "patience": 3, "seed": 4, "device": "cpu", "checkpoint": Path("c"), "resume": True},
         **{"drop_unusable": True, "data_name": "blobs.npy", "augment": ["mirror", "windows"], "average": 0.9},
+        "workers": 0,
     }
     bad("fit", made / "blobs.npy", "--out", "x", "--validation", "0.25")
     assert seen["validation"] == 0.25

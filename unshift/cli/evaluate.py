@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,8 @@ from unshift.cli.prepared_data import open_for, preparation
 from unshift.cli.printing import print_json, print_table, rates_line
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from unshift.restorer import Chain, Restorer
 
 DEFAULT_SCOPES = {"pixels": range(9), "degrees": (0, 10, 20, 45, 90, 180)}
@@ -57,6 +59,7 @@ def evaluate(
       unshift evaluate --data mnist --restorer mnist-rotation --classifier lenet5-mnist --limit 500
     """
     from unshift.data import to_float
+    from unshift.data.reading import open_reader
     from unshift.evaluation import accuracy_over_scopes, restoration_rates
     from unshift.weights import load
 
@@ -69,14 +72,20 @@ def evaluate(
             raise ValueError(
                 f"{data} has no labels, and accuracy needs them: a subfolder per class, or 'labels' in a .npz"
             )
-        try_classifier(net, str(classifier), to_float(found.images[:2]), int(found.labels.max()) + 1)
+        try_classifier(net, str(classifier), _two(found.images), int(found.labels.max()) + 1)
     rates = restoration_rates(model, found.images, progress=True)
     unit = model.stages[0].coordinates.unit  # of a chain, a scope limits the first stage's move
     tried = scopes if scopes is not None else DEFAULT_SCOPES.get(unit, range(9))
     rows = []
     if net is not None and found.labels is not None:
         rows = accuracy_over_scopes(
-            net, to_float(found.images), found.labels, model, scopes=tried, seeds=range(seeds), progress=True
+            net,
+            open_reader(found.images).through(to_float),
+            found.labels,
+            model,
+            scopes=tried,
+            seeds=range(seeds),
+            progress=True,
         )
     if as_json:
         about = {"data": found.name, "restorer": restorer, "classifier": classifier, "unit": unit}
@@ -95,6 +104,15 @@ def evaluate(
             lines["consistent with"] = [f"{100 * r.consistent_restored:.2f}" for r in rows]
         head = [f"scope, {unit}", *("any" if r.scope is None else str(r.scope) for r in rows)]
         print_table(head, [[name, *cells] for name, cells in lines.items()], right=range(1, len(head)))
+
+
+def _two(images: Any) -> Tensor:
+    """Return the first two images."""
+    import torch
+
+    from unshift.data import to_float
+
+    return to_float(torch.stack([images[row] for row in range(min(2, len(images)))]))
 
 
 def _words(model: Restorer | Chain, unit: str) -> str:

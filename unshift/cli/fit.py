@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 def fit(
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="A data set's name, a folder of images, a .npy or .npz file.")
+        str,
+        typer.Argument(
+            metavar="DATA", help="A data set's name, a folder of images or .tar shards, a .npy or .npz file."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", help="The file to write; .safetensors by custom.")],
     preset: Annotated[
@@ -69,6 +72,9 @@ def fit(
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Same seed, same weights.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, ...")] = "cpu",
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads. Default: PyTorch's.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Processes that read image files meanwhile.", show_default="2 for many")
+    ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Where to keep the state. Default: OUT.checkpoint.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run stopped.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT, and start anew.")] = False,
@@ -115,7 +121,7 @@ def fit(
     tested = test and part == "train" and choose_split(data, None, "test")
     held = open_prepared(data, "test", steps) if tested else None
 
-    coordinates = _coordinates(turns, ring, rotation, preset, tuple(images.images.shape[2:]))
+    coordinates = _coordinates(turns, ring, rotation, preset, tuple(images.images[0].shape[1:]) if rotation else ())
     settings: dict[str, Any] = {
         "augment": [name for name, asked in (("mirror", mirror), ("windows", windows)) if asked],
         "preset": preset.value,
@@ -142,6 +148,7 @@ def fit(
                 checkpoint=state,
                 resume=resume,
                 drop_unusable=drop_unusable,
+                workers=_readers(images.images) if workers is None else workers,
                 data_name=images.name,
             )
         except KeyboardInterrupt:
@@ -167,6 +174,13 @@ def _coordinates(
     if ring is not None:
         return Ring(ring)
     return Polar.preset(preset.value, size) if rotation else Canvas()
+
+
+def _readers(images: Any) -> int:
+    """Return how many processes read: none for what is in memory, or for so few files that they would start in vain."""
+    import torch
+
+    return 0 if isinstance(images, torch.Tensor) or len(images) < 200 else 2
 
 
 def _check_device(device: str) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unshift.data import ImageSet
+    from unshift.data import ImageSource
     from unshift.restorer import Chain, Restorer
 
 
@@ -18,22 +17,22 @@ def open_prepared(
     preparation: Mapping[str, Any],
     channels: int | None = None,
     limit: int | None = None,
-) -> ImageSet:
+) -> ImageSource:
     """Open the first ``limit`` images of ``source`` and prepare them.
 
-    Image files are scaled as they are read, by Pillow, and read as ``channels``.
+    Image files stay where they are until they are needed. They are scaled as they are read, by Pillow, and read as
+    ``channels``.
     """
-    from unshift.data import open_images, prepare
+    from unshift.data import open_source
     from unshift.data.arrays import SUFFIXES
 
     if _is_dataset(source) or Path(source).suffix.lower() in SUFFIXES:
-        found = open_images(source, split)
+        found = open_source(source, split)
     else:
         fit = "crop" if "crop" in preparation else "resize"
         size = tuple(preparation[fit]) if fit in preparation else None
-        found = open_images(source, split, size=size, fit=fit, channels=preparation.get("channels", channels))
-    labels = None if found.labels is None else found.labels[:limit]
-    return replace(found, images=prepare(found.images[:limit], preparation), labels=labels)
+        found = open_source(source, split, size=size, fit=fit, channels=preparation.get("channels", channels))
+    return found.prepared(preparation, limit)
 
 
 def choose_split(source: str, asked: str | None, usual: str) -> str | None:
@@ -64,7 +63,7 @@ def open_for(
     split: str | None,
     limit: int | None,
     steps: Mapping[str, Any],
-) -> ImageSet:
+) -> ImageSource:
     """Open images to try ``restorer`` on: the test split if there is one, prepared by ``steps``."""
     from unshift.weights import image_shape
 

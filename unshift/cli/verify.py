@@ -75,7 +75,7 @@ def verify(
     if brute_force is False and not provable:
         raise ValueError("a chain of restorers can be checked by brute force only; leave --no-brute-force out")
     steps = preparation(size, crop, channels, pad, model.trained_on.get("preparation"))
-    found = open_for(model, data, split, limit, steps)
+    found = open_for(model, data, split, limit, steps).load()
     started = time.monotonic()
     todo: dict[str, tuple[Tensor, bool]] = {}
     if not brute_force and provable:

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from unshift.data.catalogue import Status, dataset, get, status
 from unshift.data.files import DataError, root
+from unshift.data.photos import ImageFiles, ImageFolder
 from unshift.data.pixels import ImageSet, pad, prepare, resize, to_float
-from unshift.data.sources import open_images
+from unshift.data.sources import ImageSource, open_images, open_source
 
 __all__ = [
     "DataError",
+    "ImageFiles",
+    "ImageFolder",
     "ImageSet",
+    "ImageSource",
     "Status",
     "dataset",
     "get",
     "open_images",
+    "open_source",
     "pad",
     "prepare",
     "resize",

@@ -134,7 +134,8 @@ def _fit(recipe: dict[str, Any], **options: Any) -> unshift.Restorer:
             recipe["preset"] = unshift.ShiftEstimator(canvas.shape[2], **network)
     if recipe.pop("hide_lattice", False):
         # A canvas is an array of one axis: fit takes it as it is, and what it learns there serves the images.
-        canvases = _Prepared(raw, _WithoutLattice(coordinates, len(raw), preparation, seed))
+        lazy = _Prepared(raw, _WithoutLattice(coordinates, len(raw), preparation, seed))
+        canvases = torch.stack([lazy[row] for row in range(len(raw))])  # small, and slow to make: once, not every epoch
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             recipe["preset"] = coordinates.network(recipe["preset"], raw.shape[1], coordinates.image_size(()))
