@@ -113,11 +113,11 @@ def test_evaluate_names_what_is_wrong_with_a_classifier(made, monkeypatch):
     Path("folder").mkdir()
     assert refused("folder") == "classifier folder is a folder; give a file"
     Path("text.pt").write_text("hello")
-    assert refused("text.pt").startswith("classifier text.pt is no TorchScript model; write one with torch.jit.script")
+    assert refused("text.pt").startswith("classifier text.pt is not a TorchScript model; write one with torch.jit.script")
     Path("text.pt2").write_text("hello")
-    assert refused("text.pt2").startswith("classifier text.pt2 is no torch.export program (")
+    assert refused("text.pt2").startswith("classifier text.pt2 is not a torch.export program (")
     save_file({"a": torch.zeros(1)}, "weights.safetensors")
-    assert "is no TorchScript model" in refused("weights.safetensors")
+    assert "is not a TorchScript model" in refused("weights.safetensors")
     assert refused("no_such_module:f").startswith("classifier no_such_module:f: cannot import no_such_module (")
     Path("nets_bad.py").write_text(
         "import torch\n"

@@ -211,7 +211,7 @@ def test_an_interrupt_before_the_first_checkpoint_names_no_file(made, monkeypatc
 def test_an_interrupted_run_is_resumed_and_never_lost_by_mistake(made, monkeypatch):
     interrupted_fit(made, monkeypatch)
     again = ("fit", made / "blobs.npy", "--out", "x.safetensors", *QUICK)
-    assert "is left from a run that did not finish; --resume goes on, --force starts anew" in bad(*again)
+    assert "is left from a run that did not finish; --resume goes on, --force starts over" in bad(*again)
     assert "a checkpoint of another run (seed differ)" in bad(*again, "--resume", "--seed", 1)
     good(*again, "--resume")
     good(*again[:3], "y.safetensors", *QUICK)

@@ -1,6 +1,6 @@
 """Tell the C allocator to keep the memory that training frees.
 
-PyTorch asks for the same large blocks in every step. By default glibc maps a block above some megabytes anew each time
+PyTorch asks for the same large blocks in every step. By default glibc maps a block above some megabytes again each time
 and gives it back at once, and the kernel fills every page of it with zeros when it is touched: a training epoch took
 58 s, and 17 s with these settings. They hold for the whole process, so only the commands that train set them.
 

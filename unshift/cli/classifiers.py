@@ -52,7 +52,7 @@ def _scripted(path: Path) -> Callable[[Tensor], Tensor]:
         model: Callable[[Tensor], Tensor] = torch.jit.load(str(path), map_location="cpu").eval()
     except (RuntimeError, ValueError) as error:
         raise ValueError(
-            f"classifier {path} is no TorchScript model; write one with torch.jit.script(model).save(...), "
+            f"classifier {path} is not a TorchScript model; write one with torch.jit.script(model).save(...), "
             "or a .pt2 with torch.export.save: a plain torch.save file has weights but no model"
         ) from error
     return model
@@ -66,7 +66,7 @@ def _exported(path: Path) -> Callable[[Tensor], Tensor]:
         module = program.module()
     # Whatever the zip reader, the JSON reader or the deserialiser stumbles on.
     except Exception as error:
-        raise ValueError(f"classifier {path} is no torch.export program ({first_line(error)})") from error
+        raise ValueError(f"classifier {path} is not a torch.export program ({first_line(error)})") from error
     inputs = program.graph_signature.user_inputs
     node = next((node for node in program.graph.nodes if [node.name] == list(inputs)), None)
     if node is None:

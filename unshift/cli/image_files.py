@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Unreadable(ValueError):
-    """A file that is no image, or none that could be written again."""
+    """A file that is not an image, or one that could not be written again."""
 
 
 @dataclass

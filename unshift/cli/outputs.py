@@ -12,7 +12,7 @@ def check_output(out: Path, state: Path, resume: bool, force: bool) -> None:
     if out.exists() and not (force or resume):
         raise ValueError(f"{out} exists; --force overwrites it, --resume goes on with it")
     if state.exists() and not (force or resume):
-        raise ValueError(f"{state} is left from a run that did not finish; --resume goes on, --force starts anew")
+        raise ValueError(f"{state} is left from a run that did not finish; --resume goes on, --force starts over")
     for file in (out, state):
         check_folder(file.parent)
 

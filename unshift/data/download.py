@@ -105,7 +105,7 @@ def fetch_archive(wanted: Sequence[File], urls: Sequence[str], md5: str) -> None
             for file in missing:
                 # Only the bytes are taken: no name, link or mode in the archive decides where they go.
                 content = archive.extractfile(file.path)
-                assert content is not None, f"{file.path} is no file in the archive of this md5"
+                assert content is not None, f"{file.path} is not in the archive with this md5"
                 with (folder / "member").open("wb") as out:
                     shutil.copyfileobj(content, out)
                 _put(folder / "member", root() / file.path)

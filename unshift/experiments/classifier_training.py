@@ -37,7 +37,7 @@ class Recipe:
     weight_decay: float = 0.01
     flips: bool = False
     scope: int = 0
-    """translation augmentation: each image rolled by up to this many pixels; 0 is none"""
+    """translation augmentation: each image rolled by up to this many pixels; 0 for none"""
     seed: int = 0
 
 
