@@ -1,10 +1,12 @@
-"""The parts of the package: docs/architecture.md names them all, and they use only what is public in each other."""
+"""The parts of the package: named in docs/architecture.md, none of them long, and public in what others use."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import re
+import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -19,6 +21,63 @@ def test_the_architecture_names_every_module():
     for folder in sorted(path.parent for path in package.glob("*/__init__.py")):
         named = set(re.findall(r"`(\w+)`", rows[folder.name]))
         assert {path.stem for path in folder.glob("*.py")} - {"__init__", "__main__"} - named == set(), folder.name
+
+
+def long(source: str) -> list[str]:
+    """Name the functions of more than 60 lines. Not counted: parameters, which for a command are its options with their
+    help, and the docstring."""
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    starts = [(node, node.body[ast.get_docstring(node) is not None and len(node.body) > 1]) for node in functions]
+    return [node.name for node, first in starts if (node.end_lineno or 0) - first.lineno >= 60]
+
+
+def test_no_module_exceeds_300_lines_and_no_function_60():
+    for path in sorted((ROOT / "unshift").rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        assert len(source.splitlines()) <= 300, path
+        assert long(source) == [], path
+
+
+def test_a_long_function_is_caught():
+    assert long("def f():\n" + "    x = 1\n" * 61) == ["f"]
+    assert long("def f(\n" + "".join(f"    a{k},\n" for k in range(99)) + "):\n    return 1\n") == []
+
+
+def test_what_is_imported_is_declared():
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = about["dependencies"] + [one for extra in about["optional-dependencies"].values() for one in extra]
+    declared = {re.match(r"[\w-]+", one)[0].lower().replace("-", "_") for one in wanted}
+    declared = {{"pillow": "PIL"}.get(name, name) for name in declared} | {"unshift", *sys.stdlib_module_names}
+    for path in sorted((ROOT / "unshift").rglob("*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        found |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+        assert {name.split(".")[0] for name in found} <= declared, path
+
+
+def private(source: str) -> list[str]:
+    """Names with an underscore in front that a source takes from what is not its own."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("unshift"):
+            found += [alias.name for alias in node.names if re.match("_[^_]", alias.name)]
+        elif isinstance(node, ast.Attribute) and re.match("_[^_]", node.attr):
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            if owner not in ("self", "cls", "sys", "os") and not ast.unparse(node).startswith("torch."):
+                found.append(node.attr)
+    return found
+
+
+def test_what_starts_with_an_underscore_is_used_nowhere_else():
+    theirs = {"_asdict", "_version", "_buffers"}  # public in all but name: of tuples, tensors and modules
+    for path in sorted((ROOT / "unshift").rglob("*.py")):
+        source = path.read_text(encoding="utf-8")
+        own = {node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        assert set(private(source)) - theirs - own == set(), path
+
+
+def test_a_private_name_of_another_module_is_caught():
+    assert private("from unshift.shifts import _axes\nturns._elements(2)\nself._own") == ["_axes", "_elements"]
 
 
 def public_names(module: str) -> set[str]:

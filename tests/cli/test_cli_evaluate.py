@@ -113,7 +113,9 @@ def test_evaluate_names_what_is_wrong_with_a_classifier(made, monkeypatch):
     Path("folder").mkdir()
     assert refused("folder") == "classifier folder is a folder; give a file"
     Path("text.pt").write_text("hello")
-    assert refused("text.pt").startswith("classifier text.pt is not a TorchScript model; write one with torch.jit.script")
+    assert refused("text.pt").startswith(
+        "classifier text.pt is not a TorchScript model; write one with torch.jit.script"
+    )
     Path("text.pt2").write_text("hello")
     assert refused("text.pt2").startswith("classifier text.pt2 is not a torch.export program (")
     save_file({"a": torch.zeros(1)}, "weights.safetensors")
