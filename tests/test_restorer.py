@@ -394,7 +394,7 @@ def test_nan_and_infinity(bad, dtype):
     ("preset", "images", "message"),
     [
         ("paper", torch.zeros(8, 8), r"1, 2 or 3 spatial axes, got 2 axes: shape \(8, 8\)"),
-        ("paper", torch.zeros(1, 1, 8), r"wants 2 spatial axes, got 1: shape \(1, 1, 8\)"),
+        ("paper", torch.zeros(1, 1, 8, 8, 8), r"wants 2 spatial axes, got 3: shape \(1, 1, 8, 8, 8\)"),
         ("paper", torch.zeros(1, 3, 8, 8), r"wants 1 channel\(s\), got 3: shape \(1, 3, 8, 8\)"),
         ("paper", torch.zeros(1, 1, 4, 8), r"kernel \(8, 8\) is larger than the image \(4, 8\)"),
         ("dense", torch.zeros(1, 1, 9, 8), r"made for images of size \(8, 8\), got \(9, 8\)"),

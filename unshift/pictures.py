@@ -14,7 +14,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["PALETTES", "flat", "is_grey", "seen", "values", "with_values"]
+__all__ = ["flat", "is_grey", "seen", "values", "with_values", "without_palette"]
 
 PALETTES = ("1", "P", "PA")
 """Modes that have no values between two of theirs."""
@@ -36,6 +36,15 @@ def flat(image: Image) -> Image:
         white = Image.new("RGBA", rgba.size, "white")
         return Image.alpha_composite(white, rgba)
     return image
+
+
+def without_palette(image: Image) -> Image:
+    """Return an image whose values can be mixed."""
+    if image.mode not in PALETTES:
+        return image
+    plain = image.convert("L" if image.mode == "1" else "RGBA" if "transparency" in image.info else "RGB")
+    plain.format = image.format
+    return plain
 
 
 def is_grey(image: Image) -> bool:

@@ -65,12 +65,12 @@ class Reader:
     def _fitted(self, image: Image) -> Image:
         from PIL import Image, ImageOps
 
-        from unshift.pictures import PALETTES
+        from unshift.pictures import without_palette
 
         kind = image.format
         scaled = self.size is not None and image.size != self.size[::-1]
-        if (scaled or self.rotated) and image.mode in PALETTES:
-            image = image.convert("L" if image.mode == "1" else "RGBA" if "transparency" in image.info else "RGB")
+        if scaled or self.rotated:
+            image = without_palette(image)
         if self.size is not None and scaled:
             scale = Image.Resampling.BILINEAR
             wanted = self.size[::-1]

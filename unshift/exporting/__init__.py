@@ -134,7 +134,7 @@ def _capture(
     dynamic = ({0: torch.export.Dim("batch")},)
     inside = None if isinstance(classifier, torch.jit.ScriptModule) else classifier
     with _evaluating(classifier), torch.no_grad(), torch.autocast("cpu", enabled=False), quiet():
-        restored = model(example)  # refuses what does not fit, in the restorer's own words
+        restored = model.undo(example, model.read(example, example)[0])  # refuses what does not fit
         _prepare(model, example)
         if classifier is not None:
             _try(classifier, restored)

@@ -1,0 +1,82 @@
+"""PyTorch's own tools on ``nn.Sequential(restorer, classifier)``: what works as it is, and what says what to do."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import pytest
+import torch
+from samples import blobs, hard_images, make_restorer
+from torch import nn
+
+import unshift
+
+SIZE = (8, 8)
+
+
+def model(preset: str = "paper") -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(make_restorer(preset, 1, SIZE, trained=True), nn.Flatten(), nn.Linear(64, 3)).eval()
+
+
+@pytest.mark.parametrize("preset", ["paper", "seam"])
+def test_export_takes_the_module_as_it_is(preset):
+    whole, images = model(preset), torch.stack([*hard_images(1, SIZE).values()])
+    dynamic = ({0: torch.export.Dim("batch")},)
+    program = torch.export.export(whole, (images[:3],), dynamic_shapes=dynamic)
+    for some in (images, images[:1], images[3:5]):
+        assert torch.equal(program.module()(some), whole(some))
+
+
+def test_compile_takes_any_batch_without_a_graph_break():
+    whole, images = model(), torch.stack([*hard_images(1, SIZE).values()])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", DeprecationWarning)  # of PyTorch's parts
+        explained = torch._dynamo.explain(whole)(images)
+        compiled = torch.compile(whole, backend="aot_eager", dynamic=True, fullgraph=True)
+        found = [compiled(images[:count]) for count in (4, 2, 7)]
+    assert explained.graph_break_count == 0
+    for count, logits in zip((4, 2, 7), found, strict=True):
+        assert torch.equal(logits, whole(images[:count]))
+
+
+def test_compiled_restorers_know_which_they_are():
+    first, second = (make_restorer("paper", 1, SIZE, trained=trained) for trained in (True, False))
+    images = blobs(4, 1, SIZE, seed=3)
+    moved = unshift.apply(images, torch.tensor([[3, 5]] * 4))
+    for restorer in (first, second, copy.deepcopy(first)):
+        compiled = torch.compile(restorer, backend="aot_eager", dynamic=True)
+        assert torch.equal(compiled(moved), restorer(images))
+
+
+def test_a_compiled_restorer_refuses_what_the_restorer_does():
+    compiled = torch.compile(make_restorer("paper", 1, SIZE, trained=True), backend="aot_eager", dynamic=True)
+    with pytest.raises(Exception, match="images must be finite"):
+        compiled(torch.full((2, 1, *SIZE), float("nan")))
+
+
+def test_what_cannot_work_says_what_to_use_instead():
+    whole, images = model(), blobs(2, 1, SIZE)
+    with pytest.raises(ValueError, match=r"torch\.jit\.trace cannot record a restorer.*use torch\.export\.export"):
+        torch.jit.trace(whole, images)
+    with pytest.raises(ValueError, match=r"torch\.jit\.script cannot compile a restorer; use torch\.export\.export"):
+        torch.jit.script(whole)
+    with pytest.raises(ValueError, match=r"vmap cannot run a restorer.*call it on all images at once"):
+        torch.vmap(lambda image: whole(image[None])[0])(images)
+
+
+@pytest.mark.slow
+def test_the_compiler_takes_seconds_and_not_again_for_another_batch():
+    import time
+
+    whole = nn.Sequential(unshift.load("mnist-paper"), nn.Flatten(), nn.Linear(1024, 10)).eval()
+    compiled = torch.compile(whole, dynamic=True)
+    images = torch.rand(9, 1, 32, 32)
+    taken = []
+    for count in (4, 7, 9):
+        started = time.monotonic()
+        assert torch.allclose(compiled(images[:count]), whole(images[:count]), atol=1e-6)
+        taken.append(time.monotonic() - started)
+    assert max(taken[1:]) < 2  # it was 23 s, after 39 s for the first

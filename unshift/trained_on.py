@@ -1,0 +1,90 @@
+"""What training images were like, and how others differ: a restorer is exact on any image, but right on its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unshift.estimator import as_float
+
+__all__ = ["KINDS", "background", "unlike"]
+
+KINDS = 3
+"""Ways in which images can differ: in size, range and background."""
+
+SIZE = 1.1
+"""Objects may be this many times larger or smaller: ``mnist-paper`` is right within a pixel on 100% of digits at 32x32,
+on 69% at 40x40, on 6% at 64x64."""
+LINE_SIZE = 2.0
+"""The same for nets with lines, which look for a seam and not for an object."""
+RANGE = 0.5
+"""Pixels may go beyond the range by this share of it: sharpening and noise do."""
+TOP = 6.0
+"""The same, as a multiple of the largest value seen, where an old file does not tell the range."""
+BACKGROUND = 0.25
+"""A value that this share of the training images' pixels has is their background; a fourth of it is too little."""
+LOOKED_AT = 64
+"""Images of a batch that are looked at for their background."""
+
+
+def background(images: Tensor) -> list[float] | None:
+    """Return the value that most pixels of these images have, and the share that do; None if no value stands out."""
+    pixels = as_float(images)
+    found, counts = pixels.flatten()[:: max(1, pixels.numel() // 2**20)].unique(return_counts=True)
+    share = float(counts.max()) / int(counts.sum())
+    return [round(float(found[counts.argmax()]), 6), round(share, 4)] if share >= BACKGROUND else None
+
+
+def unlike(
+    images: Tensor, trained_on: Mapping[str, Any], canvas: Sequence[int], top: float, lines: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield in what images differ from those that a restorer was trained on: a word, and a sentence.
+
+    What the restorer's file does not tell is passed over.
+
+    Args:
+        images: ``(batch, channel, *spatial)``.
+        trained_on: What is known of the training images.
+        canvas: The size that the network sees.
+        top: The largest absolute value that the network tells from larger ones.
+        lines: Whether it is a net with lines.
+    """
+    size = trained_on.get("size")
+    most = LINE_SIZE if lines else SIZE
+    if size and all(_apart(found, size) > most for found in (images.shape[2:], canvas)):
+        hint = "the seam" if lines else "objects as large as they were there"
+        yield (
+            "size",
+            f"it was trained on images of {_times(size)}, and these are {_times(images.shape[2:])}: "
+            f"it looks for {hint}; scale the images, or fit a restorer at their size",
+        )
+    if images.dtype not in (torch.uint8, torch.bool) and images.numel():
+        low, high = (float(end) for end in as_float(images).aminmax())
+        least, largest = trained_on.get("range") or (-top, top)
+        span = largest - least if "range" in trained_on else TOP * top
+        if low < least - RANGE * span or high > largest + RANGE * span or 0 < high <= 1 < largest / 15:
+            expected = f"{least:g} to {largest:g}" if "range" in trained_on else f"values up to {top:g}"
+            hint = "; divide by 255, or give uint8" if largest <= 1 and low >= 0 and 2 < high <= 255 else ""
+            yield "range", f"their pixels run from {low:g} to {high:g}, and it was trained on {expected}{hint}"
+    if trained_on.get("background") and len(images):
+        value, usual = trained_on["background"]
+        share = float((as_float(images[:LOOKED_AT]) - value).abs().lt(0.01).float().mean())
+        if share < BACKGROUND * usual:
+            yield (
+                "background",
+                f"{100 * usual:.0f}% of the pixels that it was trained on were background ({value:g}), "
+                f"here {100 * share:.0f}% are",
+            )
+
+
+def _apart(size: Sequence[int], trained: Sequence[int]) -> float:
+    if len(size) != len(trained):
+        return 1.0
+    return max(max(a / b, b / a) for a, b in zip(size, trained, strict=True))
+
+
+def _times(size: Sequence[int]) -> str:
+    return "x".join(map(str, size))

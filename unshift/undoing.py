@@ -1,0 +1,209 @@
+"""Undoing: what follows from an estimate, and the one place where images come in, in whatever form they are."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, overload
+
+import torch
+from torch import Tensor, nn
+
+from unshift.as_given import Given, as_given
+from unshift.coordinates import rows
+from unshift.exact import IntegerEstimator, is_traced
+from unshift.ragged import is_ragged
+from unshift.shifts import check_images
+from unshift.torch_tools import compiled_estimate, is_compiled, refuse_recorders, refuse_scripts, register
+from unshift.trained_on import KINDS, unlike
+
+__all__ = ["Estimate", "Undoing", "check_finite", "joined"]
+
+
+class Estimate(NamedTuple):
+    """What a restorer read off a batch of images: a pose, and how sure it is.
+
+    ``restorer.undo(images, estimate)`` takes the pose back. Confidence and tie are the same for every move, to the last
+    bit.
+    """
+
+    shift: Tensor
+    """int64 ``(batch, d)``: the shift that was applied, in pixels along each axis of the image. Of a restorer that
+    undoes nothing but circular shifts, without padding, ``unshift.undo(images, shift)`` takes it back."""
+    turn: Tensor | None
+    """int64 ``(batch,)``: the element of the group of turns; None where the restorer knows of none."""
+    angle: Tensor | None
+    """float64 ``(batch,)``: degrees counter-clockwise; None where the restorer knows of none."""
+    confidence: Tensor
+    """float64 ``(batch,)``: softmax probability of the chosen position, in (0, 1]."""
+    tied: Tensor
+    """bool ``(batch,)``: several positions had the highest score, and the tie rule chose among them."""
+
+
+def check_finite(images: Tensor) -> None:
+    """Raise a ``ValueError`` that counts the images with NaN or infinity, if any."""
+    if images.is_floating_point():
+        wide = images if images.element_size() > 1 else images.float()  # 8-bit floats know no isfinite
+        if not wide.numel() or all(math.isfinite(float(end)) for end in wide.aminmax()):  # one pass, nothing kept
+            return
+        bad = (~torch.isfinite(wide)).flatten(1).any(1).nonzero().flatten()
+        if len(bad):
+            raise ValueError(f"images must be finite: NaN or infinity in {len(bad)} of them, first at {int(bad[0])}")
+
+
+def joined(parts: Sequence[Estimate]) -> Estimate:
+    """Join the estimates of several batches."""
+    joined: list[Any] = [None if part[0] is None else torch.cat(part) for part in zip(*parts, strict=True)]
+    return Estimate(*joined)
+
+
+class Undoing(nn.Module):
+    """What a restorer and a chain of them share: everything that follows from an estimate."""
+
+    coordinates: Any
+    metadata: dict[str, Any]
+    """What is known of these weights: training data, seed, measured rates. Saved with them; nothing acts on it."""
+    trained_on: dict[str, Any]
+    """What the images were like that it was trained on: size, channels, range, preparation. Saved with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.metadata = {}
+        self.trained_on = {}
+        self._number = register(self)
+        self._warned: set[str] = set()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Come back from a copy: as another restorer."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._number, self._warned = register(self), set(self._warned)
+
+    def __prepare_scriptable__(self) -> Any:
+        """Refuse ``torch.jit.script``, which asks here."""
+        refuse_scripts()
+
+    @property
+    def stages(self) -> list[Any]:
+        """The restorers that work one after another."""
+        raise NotImplementedError
+
+    def estimate(self, images: Any, of: Any = None) -> Estimate:
+        """Read the pose off ``images``.
+
+        Args:
+            images: A tensor ``(batch, channel, *spatial)``, or of one image, ``(channel, *spatial)``; a NumPy array of
+                either shape, with the channels last if that is where they are; a Pillow image; or a list of tensors
+                ``(channel, *spatial)`` of any sizes.
+            of: What will be undone, where the network sees another form of it (the grey of a colour image): ties are
+                settled by comparing these. Default: ``images``.
+
+        Returns:
+            The estimate of a batch: of a single image, of a batch of one.
+
+        Warns:
+            UserWarning: Once for each restorer, if the images are unlike those it was trained on.
+
+        Raises:
+            ValueError: If the images do not fit, or hold NaN or infinity.
+        """
+        if is_ragged(images):
+            if not len(images):
+                raise ValueError("no images to estimate the pose of: got an empty list")
+            shown = images if of is None else of
+            return joined([self._looked(image[None], look[None]) for image, look in zip(images, shown, strict=True)])
+        given = self._given(images)
+        return self._looked(given.seen, given.values if of is None else of)
+
+    @overload
+    def undo(self, images: Tensor, estimate: Any) -> Tensor: ...
+    @overload
+    def undo(self, images: Any, estimate: Any) -> Any: ...
+    def undo(self, images: Any, estimate: Any) -> Any:
+        """Take ``images`` back to where they were before the pose of ``estimate``, in the form they were given in."""
+        return self._each(self.coordinates.undo, images, estimate)
+
+    @overload
+    def redo(self, images: Tensor, estimate: Any) -> Tensor: ...
+    @overload
+    def redo(self, images: Any, estimate: Any) -> Any: ...
+    def redo(self, images: Any, estimate: Any) -> Any:
+        """Put upright ``images`` back where the input was: a mask, a map of boxes, another image."""
+        return self._each(self.coordinates.redo, images, estimate)
+
+    @overload
+    def restore(self, images: Tensor) -> Tensor: ...
+    @overload
+    def restore(self, images: Any) -> Any: ...
+    def restore(self, images: Any) -> Any:
+        """Estimate the pose of each image and undo it: ``undo(images, estimate(images))``.
+
+        What :meth:`estimate` takes comes back as what it was: a tensor, an array, a Pillow image, a list, of the same
+        shape, type and mode. (Rotations mix values, so there a palette becomes RGB.)
+        """
+        if is_ragged(images):
+            return self.undo(images, self.estimate(images))
+        given = self._given(images)
+        return given.back(self.coordinates.undo(given.values, self._looked(given.seen, given.values)))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Restore ``images``, so that ``nn.Sequential(restorer, classifier)`` is all there is to write."""
+        return self.restore(images)
+
+    def _each(self, act: Callable[..., Tensor], images: Any, estimate: Any) -> Any:
+        """Undo or redo images in any form: those of a list one by one."""
+        if not is_ragged(images):
+            given = self._given(images)
+            return given.back(act(given.values, estimate))
+        if len(images) != len(estimate.shift):
+            raise ValueError(f"an estimate of {len(estimate.shift)} images does not fit {len(images)} of them")
+        return [act(image[None], rows(estimate, slice(at, at + 1)))[0] for at, image in enumerate(images)]
+
+    def _given(self, images: Any) -> Given:
+        first = self.stages[0]
+        size = self.trained_on.get("size") or first.coordinates.image_size(getattr(first.scorer, "size", None))
+        axes = len(size) if size else getattr(first.scorer, "axes", None)
+        channels = getattr(first.scorer, "in_channels", None)
+        if size and channels:
+            channels = first.coordinates.image_channels(channels, tuple(size))
+        return as_given(images, axes, channels, rotated="angle" in self.coordinates.reads)
+
+    @torch.no_grad()
+    def _looked(self, images: Tensor, of: Tensor) -> Estimate:
+        """Check images, and estimate them."""
+        if not is_traced():
+            refuse_recorders(images)
+        check_images(images)
+        if is_compiled():
+            found: Estimate = compiled_estimate(images, self._number, self.coordinates.reads, Estimate)
+            return found
+        if is_traced():
+            return self._estimated(images, of)
+        check_finite(images)
+        estimate = self._estimated(images, of)
+        self._compare(images)  # last: what does not fit at all is refused
+        return estimate
+
+    def _estimated(self, images: Tensor, of: Tensor) -> Estimate:
+        """Estimate images that were checked."""
+        raise NotImplementedError
+
+    def _compare(self, images: Tensor) -> None:
+        """Warn, once, if these images are unlike the training images."""
+        first = self.stages[0]
+        scorer = first.scorer
+        if not isinstance(scorer, IntegerEstimator) or len(self._warned) == KINDS or not len(images):
+            return
+        top = scorer.largest / float(scorer.pixel_scale_bits.cpu().view(torch.float64))
+        canvas = first.coordinates.canvas(images[:1]).shape[3:]
+        for kind, words in unlike(images, self.trained_on, canvas, top, bool(len(scorer.lines))):
+            if kind not in self._warned:
+                self._warned.add(kind)
+                warnings.warn(f"this restorer may be wrong on these images: {words}", stacklevel=5)
+
+    def save(self, path: str | Path) -> None:
+        """Write this restorer to one ``.safetensors`` file; :func:`unshift.load` reads it back."""
+        from unshift.weights import save  # the file format stands below: this method is only its spelling
+
+        save(self, path)  # type: ignore[arg-type]
