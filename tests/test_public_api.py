@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +45,24 @@ def test_the_public_names_are_these():
 def test_every_public_name_is_there_and_says_what_it_is():
     for name in PUBLIC:
         assert getattr(unshift, name).__doc__, name
+
+
+def documented(api: str) -> list[object]:
+    """What docs/api.md shows: names after `:::`, and the members listed under a module."""
+    found = [getattr(unshift, name) for name in re.findall(r"^::: unshift\.(\w+)$", api, re.M) if name in PUBLIC]
+    for module, members in re.findall(r"^::: (unshift\.\w+)\n.*members: \[(.*?)\]", api, re.M):
+        found += [getattr(importlib.import_module(module), name) for name in members.split(", ")]
+    return found
+
+
+def test_every_parameter_of_the_documented_functions_is_explained():
+    shown = documented((PACKAGE.parent / "docs" / "api.md").read_text(encoding="utf-8"))
+    functions = [each for each in shown if inspect.isfunction(each)]
+    assert len(functions) > 20
+    for function in functions:
+        names = list(inspect.signature(function).parameters)
+        explained = re.findall(r"^ +\**(\w+): ", function.__doc__.partition("Args:")[2], re.M)
+        assert len(names) < 2 or set(names) <= set(explained), function.__qualname__
 
 
 def test_the_version_is_the_same_everywhere():

@@ -65,7 +65,14 @@ def restoration_rates(
     batch_size: int = 256,
     progress: bool = False,
 ) -> Rates:
-    """Measure how often ``restorer`` leaves unmoved ``images`` where they are; a data set is read as it is needed."""
+    """Measure how often a restorer leaves unmoved images where they are.
+
+    Args:
+        restorer: What is measured.
+        images: Unmoved; a data set is read as it is needed.
+        batch_size: Images at a time.
+        progress: Tell how far it is.
+    """
     reader = open_reader(images)
     if not len(reader):
         raise ValueError("no images to measure on")
@@ -74,7 +81,12 @@ def restoration_rates(
 
 
 def rates_of(restorer: Restorer | Chain, batches: Iterable[Batch]) -> Rates:
-    """Measure how often ``restorer`` leaves the unmoved images of ``batches`` where they are, over all ranks."""
+    """Measure how often a restorer leaves unmoved images where they are, over all ranks.
+
+    Args:
+        restorer: What is measured.
+        batches: The part of the images that belongs to this rank.
+    """
     exact = within_1 = tied = count = 0
     total = torch.zeros((), dtype=torch.float64)
     for images in itertools.chain.from_iterable(batches):
@@ -91,13 +103,32 @@ def rates_of(restorer: Restorer | Chain, batches: Iterable[Batch]) -> Rates:
 
 
 def random_shifts(n: int, axes: int, scope: int, seed: int) -> Tensor:
-    """Draw ``n`` shifts, each axis uniform in ``[-scope, scope]``; the same seed, the same shifts."""
+    """Draw random shifts.
+
+    Args:
+        n: How many.
+        axes: Spatial axes.
+        scope: Each axis is uniform in ``[-scope, scope]``.
+        seed: The same seed gives the same shifts.
+
+    Returns:
+        int64 ``(n, axes)``.
+    """
     return draw_shifts((1,) * axes, n, scope, torch.Generator().manual_seed(seed))
 
 
 @torch.no_grad()
 def predict(classifier: Classifier, images: Tensor, *, batch_size: int = 256) -> Tensor:
-    """Return the predicted class of each image, ``(n,)``."""
+    """Classify images.
+
+    Args:
+        classifier: Images to logits.
+        images: ``(n, channel, *spatial)``.
+        batch_size: Images at a time.
+
+    Returns:
+        The predicted class of each image, ``(n,)``.
+    """
     classes = []
     for batch in images.split(batch_size):
         logits = classifier(batch)
@@ -110,7 +141,14 @@ def predict(classifier: Classifier, images: Tensor, *, batch_size: int = 256) ->
 
 
 def accuracy(classifier: Classifier, images: Tensor, labels: Tensor, *, batch_size: int = 256) -> float:
-    """Return the share of ``images`` that ``classifier`` puts in their class."""
+    """Return the share of images that a classifier puts in their class.
+
+    Args:
+        classifier: Images to logits.
+        images: ``(n, channel, *spatial)``.
+        labels: Their classes, ``(n,)``.
+        batch_size: Images at a time.
+    """
     return float((predict(classifier, images, batch_size=batch_size) == labels).double().mean())
 
 

@@ -36,10 +36,19 @@ def equivariance_error(
 ) -> float:
     """Return the largest ``|module(apply(x, M)) - apply(module(x), M)|`` over shifts ``M``.
 
-    ``size`` is ``(channel, *spatial)``. Unless given, ``images`` are two random ones of ``dtype``,
-    from ``seed``, and ``shifts`` are *all* shifts. The module may change the channels, or drop
-    their axis; a module that changes the spatial size is not equivariant: the error is infinite.
     Put the module in ``eval()`` first, and in the dtype you test.
+
+    Args:
+        module: From images to maps. It may change the channels, or drop their axis.
+        size: Of one image, ``(channel, *spatial)``.
+        images: What to test on. Default: two random images.
+        shifts: Integers ``(n, d)``. Default: all shifts.
+        dtype: Of the random images.
+        seed: Of the random images.
+        batch_size: Shifts at a time.
+
+    Returns:
+        The largest difference; infinity for a module that changes the spatial size.
     """
     channels, *spatial = size
     if images is None:
@@ -77,8 +86,14 @@ def assert_equivariant(
 ) -> None:
     """Raise ``AssertionError`` unless ``module`` commutes with every shift, within ``tolerance``.
 
-    ``tolerance=0`` asks for bit equality. The default allows for float rounding: 1e-9 in float64,
-    1e-4 otherwise. ``options`` go to :func:`equivariance_error`.
+    Args:
+        module: From images to maps.
+        size: Of one image, ``(channel, *spatial)``.
+        tolerance: 0 asks for bit equality. The default allows for float rounding: 1e-9 in float64, 1e-4 otherwise.
+        **options: Those of :func:`equivariance_error`.
+
+    Raises:
+        AssertionError: If an output differs by more. The message says by how much.
     """
     if tolerance is None:
         tolerance = 1e-9 if options.get("dtype", torch.float64) == torch.float64 else 1e-4

@@ -32,7 +32,11 @@ _KEY = "unshift"
 
 
 def save(restorer: Restorer | Chain, path: str | Path) -> None:
-    """Write ``restorer`` to ``path``, all or nothing: a kill at any moment leaves no half file.
+    """Write a restorer to a file, all or nothing: a kill at any moment leaves no half file.
+
+    Args:
+        restorer: What to write; its metadata too.
+        path: The file, ``.safetensors`` by custom.
 
     Raises:
         ValueError: If it has another scorer than a quantised network, or metadata that is not plain data.
@@ -211,7 +215,12 @@ def _modern(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> tuple[d
 
 
 def model_card(name: str, restorer: Restorer | Chain) -> str:
-    """Return a Markdown model card, all of it out of what the restorer's file says."""
+    """Return a Markdown model card, all of it out of what the restorer's file says.
+
+    Args:
+        name: The title.
+        restorer: What to describe.
+    """
     meta, made_for = restorer.metadata, restorer.trained_on
     scorers = [stage.scorer for stage in restorer.stages if isinstance(stage.scorer, IntegerEstimator)]
     channels = made_for.get("channels", image_shape(restorer)[0])
