@@ -14,7 +14,7 @@ from unshift.testing import all_shifts
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DTYPES = (torch.uint8, *FLOATS)
-PRESETS = ("paper", "dense", "seam")
+PRESETS = ("paper", "dense", "lines", "seam")
 CLAMPED = 0.5
 """The nets here are calibrated on pixels up to this value: brighter ones all become the same integer."""
 

@@ -39,6 +39,7 @@ DEFAULTS: Recipe = {
 RECIPES: dict[str, Recipe] = {
     "paper": {"epochs": 12, "learning_rate": 0.01},
     "dense": {"epochs": 10, "learning_rate": 0.003},
+    "lines": {"epochs": 8, "learning_rate": 0.003, "batch_size": 64, "average": 0.998},
     "seam": {"epochs": 30, "learning_rate": 0.01, "batch_size": 64, "standardise": True, "optimizer": "muon"},
     "sequence": {"epochs": 12, "learning_rate": 0.003, "batch_size": 4},
     "custom": {"epochs": 12, "learning_rate": 0.005},

@@ -15,6 +15,7 @@ class Preset(StrEnum):
 
     paper = "paper"
     dense = "dense"
+    lines = "lines"
     seam = "seam"
 
 

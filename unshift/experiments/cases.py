@@ -158,7 +158,7 @@ def _case(name: str, title: str, data: str, classifier: str, restorer: str, bare
 
 def _padded(name: str, suffix: str = "") -> Case:
     title, classifier = "CIFAR-10 test, padded to 40x40", f"{name}-cifar10{suffix}"
-    return _case(f"cifar10-{name}{suffix}", title, "cifar10", classifier, "cifar10", bare=1000)
+    return _case(f"cifar10-{name}{suffix}", title, "cifar10", classifier, "cifar10-paper", bare=1000)
 
 
 _CLOTHES = ("Fashion-MNIST test, 32x32", "fashion-mnist")

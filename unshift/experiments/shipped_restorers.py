@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 import unshift
-from unshift.coordinates import Centre, Polar, Turns, rotate
+from unshift import training
+from unshift.coordinates import Canvas, Centre, Polar, Turns, rotate
 from unshift.data import dataset, prepare, to_float
 from unshift.evaluation import restoration_rates
 from unshift.experiments.digit_augmentation import any_angle, jiggle, turned_off_centre
@@ -32,12 +33,37 @@ PHOTOS: dict[str, Any] = {"data": "cifar10", "validation": 5000}
 AVERAGED: dict[str, Any] = {"batch_size": 64, "learning_rate": 0.003, "average": 0.998}
 
 RECIPES: dict[str, list[dict[str, Any]]] = {
-    "mnist": [{**DIGITS, "preset": "dense"}],
+    "mnist": [{**DIGITS, "preset": "lines"}],
     "mnist-paper": [{**DIGITS, "preset": "paper"}],
     "fashion-mnist": [{**DIGITS, "data": "fashion-mnist", "preset": "dense"}],
-    "cifar10": [{**PHOTOS, "preparation": {"pad": 4}, "preset": "paper"}],
+    "cifar10-paper": [{**PHOTOS, "preparation": {"pad": 4}, "preset": "paper"}],
+    "cifar10": [
+        {
+            **PHOTOS,
+            "preparation": {"pad": 4},
+            # A margin is easy to see: a third of the preset seam's channels finds it.
+            "network": {
+                "channels": (8,),
+                "kernel_size": (3, 3),
+                "bias": True,
+                "activation": "abs",
+                "line_channels": (16, 1),
+                "line_kernel_size": (9, 9),
+            },
+            **training.RECIPES["seam"],
+            "epochs": 20,
+            "augment": ["mirror"],
+        }
+    ],
     "cifar10-seam": [
-        {**PHOTOS, "preparation": {}, "preset": "seam", "patience": 30, "augment": ["mirror", "windows", "colour"]}
+        {
+            **PHOTOS,
+            "preparation": {},
+            "preset": "seam",
+            "epochs": 60,
+            "patience": 60,
+            "augment": ["mirror", "windows", "colour"],
+        }
     ],
     "mnist-rotation": [
         {
@@ -81,10 +107,7 @@ RECIPES: dict[str, list[dict[str, Any]]] = {
         },
     ],
 }
-"""One recipe for each stage: arguments of ``fit``, the data and how they are prepared.
-
-
-"""
+"""One recipe for each stage: arguments of ``fit``, the data and how they are prepared."""
 
 
 class _Prepared(Dataset[Tensor]):
@@ -130,7 +153,7 @@ def _fit(recipe: dict[str, Any], **options: Any) -> unshift.Restorer:
     if network is not None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(weights_seed)
-            canvas = coordinates.canvas(prepare(raw[:1], preparation))
+            canvas = (coordinates or Canvas()).canvas(prepare(raw[:1], preparation))
             recipe["preset"] = unshift.ShiftEstimator(canvas.shape[2], **network)
     if recipe.pop("hide_lattice", False):
         # A canvas is an array of one axis: fit takes it as it is, and what it learns there serves the images.
