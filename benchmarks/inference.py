@@ -12,6 +12,7 @@ from timing import Rows, Step, made, milliseconds, peak_memory, take_turns
 from torch import nn
 
 import unshift
+from unshift import shifts
 from unshift.coordinates import Turns
 from unshift.experiments import architectures
 from unshift.experiments.classifiers import shipped
@@ -26,6 +27,7 @@ def classifiers(quick: bool) -> Rows:
         ("mnist-paper", unshift.load("mnist-paper"), "LeNet-5", shipped()["lenet5-mnist"](), (1, 32, 32)),
         ("cifar10-seam", unshift.load("cifar10-seam"), "ResNet-20", shipped()["resnet20-cifar10-plain"](), (3, 32, 32)),
         ("cifar10", unshift.load("cifar10"), "ResNet-18", architectures.ResNet18(), (3, 40, 40)),
+        ("cifar10-paper", unshift.load("cifar10-paper"), "ResNet-18", architectures.ResNet18(), (3, 40, 40)),
         ("seam, untrained", made("seam", 3, (224, 224)), "ResNet-18 behind a stem of stride 8", stem, (3, 224, 224)),
     ]
     rows = []
@@ -99,6 +101,29 @@ def onnx(quick: bool) -> Rows:
                     "same bits": "yes" if same else "NO",
                 }
             )
+    return rows
+
+
+def moves(quick: bool) -> Rows:
+    """Undoing shifts by rolling image by image against picking every pixel by an index (``unshift.shifts.LARGE``)."""
+    rows, usual = [], shifts.LARGE
+    for batch, side in ((64, 32), (64, 48), (64, 64), (16, 128), (16, 224)):
+        images, shift = torch.rand(batch, 3, side, side), torch.randint(side, (batch, 2))
+
+        def undone(large: int, images: torch.Tensor = images, shift: torch.Tensor = shift) -> None:
+            shifts.LARGE = large
+            unshift.undo(images, shift)
+
+        found = take_turns({"roll": lambda: undone(0), "pick": lambda: undone(2**62)}, 3 if quick else 15)
+        rows.append(
+            {
+                "images": f"{batch} x 3x{side}x{side}",
+                "roll, ms": milliseconds(found["roll"]),
+                "pick, ms": milliseconds(found["pick"]),
+                "used": "roll" if 3 * side * side >= usual else "pick",
+            }
+        )
+    shifts.LARGE = usual
     return rows
 
 

@@ -18,11 +18,12 @@ from typing import Any
 
 import torch
 from arithmetic import blocks, epoch, kernels, layers, limit
-from inference import classifiers, onnx, sizes, ties, turns
+from frontier import frontier
+from inference import classifiers, moves, onnx, sizes, ties, turns
 from timing import ROOT, Rows
 
 STORED, PAGE = ROOT / "results" / "benchmarks.json", ROOT / "docs" / "benchmarks.md"
-SECTIONS = (classifiers, turns, onnx, sizes, ties, layers, epoch, limit, blocks, kernels)
+SECTIONS = (classifiers, turns, onnx, sizes, ties, layers, epoch, frontier, limit, blocks, kernels, moves)
 
 
 def table(rows: Rows) -> str:

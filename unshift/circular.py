@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from unshift.shifts import check_images
@@ -96,16 +97,45 @@ def faster_method(weight_shape: Sequence[int], size: Sequence[int]) -> Method:
 
 
 def _by_fft(images: Tensor, weight: Tensor, size: Sequence[int]) -> Tensor:
-    axes = tuple(range(-len(size), 0))
-    spectrum = torch.fft.rfftn(images, dim=axes)
-    row = torch.fft.rfftn(full_row(weight, size), dim=axes).conj()
-    if 1 in weight.shape[:2]:  # a plain product: einsum would first move every frequency in memory
-        pairs = spectrum[:, None] * row[None]
-        product = pairs.squeeze(2) if weight.shape[1] == 1 else pairs.sum(2)
-    else:
-        product = torch.einsum("bi...,oi...->bo...", spectrum, row)
-    found: Tensor = torch.fft.irfftn(product, s=list(size), dim=axes)
+    found: Tensor = _Spectral.apply(images, full_row(weight, size))  # type: ignore[no-untyped-call]
     return found
+
+
+class _Spectral(torch.autograd.Function):
+    """A product of spectra. Autograd's own way back through a real FFT is a complex one, of twice the work."""
+
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, row: Tensor) -> Tensor:
+        """Return ``irfft(X conj(W))``."""
+        axes = tuple(range(2, images.ndim))
+        spectrum, filters = torch.fft.rfftn(images, dim=axes), torch.fft.rfftn(row, dim=axes)
+        ctx.save_for_backward(spectrum, filters)
+        ctx.size = images.shape[2:]
+        product = _summed("i", spectrum[:, None], filters.conj()[None])
+        found: Tensor = torch.fft.irfftn(product, s=ctx.size, dim=axes)
+        return found
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Return ``irfft(G W)`` and, summed over the batch, ``irfft(X conj(G))``."""
+        spectrum, filters = ctx.saved_tensors
+        axes = tuple(range(2, upstream.ndim))
+        given = torch.fft.rfftn(upstream, dim=axes)
+        to_images, to_row = ctx.needs_input_grad
+        images = _summed("o", given[:, :, None], filters[None]) if to_images else None
+        row = _summed("b", given.conj()[:, :, None], spectrum[:, None]) if to_row else None
+        both = (None if part is None else torch.fft.irfftn(part, s=ctx.size, dim=axes) for part in (images, row))
+        return next(both), next(both)
+
+
+def _summed(over: str, one: Tensor, other: Tensor) -> Tensor:
+    """Multiply ``(batch, out, in, *frequencies)``, any of the three of length 1, and sum over one of them."""
+    if one.shape[1] * other.shape[1] == 1 or one.shape[2] * other.shape[2] == 1:
+        # A plain product: einsum would first move every frequency in memory.
+        product, at = one * other, "boi".index(over)
+        return product.squeeze(at) if product.shape[at] == 1 else product.sum(at)
+    return torch.einsum(f"boi...,boi...->{'boi'.replace(over, '')}...", one, other)
 
 
 def _directly(images: Tensor, weight: Tensor, size: Sequence[int]) -> Tensor:
