@@ -171,7 +171,7 @@ def test_shifted_copies_against_brute_force(data):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"preset": "cheap"}, "no preset 'cheap'; there are paper, dense, seam.*, or give a ShiftEstimator"),
+        ({"preset": "cheap"}, "no preset 'cheap'; there are paper, dense, lines, seam.*, or give a ShiftEstimator"),
         ({"preset": "custom"}, "no preset 'custom'"),
         ({"epochs": 0}, "must be positive, got 0, 16, 5"),
         ({"batch_size": 0}, "must be positive, got 3, 0"),

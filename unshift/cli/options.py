@@ -17,6 +17,7 @@ class Preset(StrEnum):
     dense = "dense"
     lines = "lines"
     seam = "seam"
+    sequence = "sequence"
 
 
 class TurnGroup(StrEnum):
