@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import os
 import runpy
+import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -36,7 +38,8 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, value in {"PYTHONPATH": path, "MPLBACKEND": "Agg"}.items():
         monkeypatch.setenv(name, value)
-    for name in ("TMPDIR", "UNSHIFT_DATA", "IPYTHONDIR"):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("UNSHIFT_DATA", "IPYTHONDIR"):
         monkeypatch.setenv(name, str(tmp_path))
 
 
@@ -53,9 +56,10 @@ def test_it_is_short_and_says_what_it_is(name: str) -> None:
 
 @pytest.mark.filterwarnings("error::UserWarning")
 @pytest.mark.parametrize("name", PRINTS)
-def test_it_runs(name: str, tmp_path: Path, alone: None, capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_runs(name: str, alone: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     if name == "wrap_an_onnx_model":
         pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(sys, "argv", [name])
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     said, errors = capfd.readouterr()
     assert errors == ""
