@@ -88,7 +88,8 @@ def test_every_container_of_images_gives_the_same_weights(images):
 def test_signals_and_volumes(size):
     restorer = quick(blobs(20, 2, size), epochs=1)
     assert restorer(blobs(3, 2, size)).shape == (3, 2, *size)
-    assert restorer.trained_on == {"size": list(size), "channels": 2, "range": restorer.trained_on["range"]}
+    assert (restorer.trained_on["size"], restorer.trained_on["channels"]) == (list(size), 2)
+    assert restorer.trained_on.keys() == {"size", "channels", "range", "background", "prints"}
 
 
 def test_the_images_are_not_changed(images):

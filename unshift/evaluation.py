@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from unshift import ranks
@@ -30,6 +30,7 @@ __all__ = [
     "ScopeRow",
     "accuracy",
     "accuracy_over_scopes",
+    "in_its_dtype",
     "predict",
     "random_shifts",
     "rates_of",
@@ -117,6 +118,15 @@ def random_shifts(n: int, axes: int, scope: int, seed: int) -> Tensor:
     return draw_shifts((1,) * axes, n, scope, torch.Generator().manual_seed(seed))
 
 
+def in_its_dtype(classifier: Classifier) -> Classifier:
+    """Hand images to a classifier of half or double precision in its own."""
+    if not isinstance(classifier, nn.Module):
+        return classifier
+    state = itertools.chain(classifier.parameters(), classifier.buffers())
+    kind = next((tensor.dtype for tensor in state if tensor.is_floating_point()), torch.float32)
+    return classifier if kind == torch.float32 else lambda images: classifier(images.to(kind))
+
+
 @torch.no_grad()
 def predict(classifier: Classifier, images: Tensor, *, batch_size: int = 256) -> Tensor:
     """Classify images.
@@ -130,6 +140,7 @@ def predict(classifier: Classifier, images: Tensor, *, batch_size: int = 256) ->
         The predicted class of each image, ``(n,)``.
     """
     classes = []
+    classifier = in_its_dtype(classifier)
     for batch in images.split(batch_size):
         logits = classifier(batch)
         if logits.ndim != 2 or len(logits) != len(batch):
@@ -200,7 +211,7 @@ def accuracy_over_scopes(
         batch_size: Images at a time.
         progress: Tell how far it is.
     """
-    coordinates, reader = restorer.coordinates, open_reader(images)
+    coordinates, reader, classifier = restorer.coordinates, open_reader(images), in_its_dtype(classifier)
     todo = list(scopes)
     runs = [(scope, seed) for scope in todo for seed in seeds]
     first = check_images(one_tensor(next(reader.read([torch.zeros(1, dtype=torch.int64)]))))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
 from tqdm.auto import tqdm
 
-__all__ = ["Progress", "duration", "tracked"]
+__all__ = ["Progress", "duration", "still_working", "tracked"]
 
 Item = TypeVar("Item")
 EVERY_SECONDS = 5.0
@@ -87,3 +89,21 @@ def tracked(items: Iterable[Item], what: str, unit: str, show: bool = True, tota
         for item in items:
             yield item
             progress.update()
+
+
+@contextlib.contextmanager
+def still_working(what: str, doing: str) -> Iterator[None]:
+    """Say what is being done, and every few seconds that it still is: for work that cannot tell how far it is."""
+    begun, over = time.monotonic(), threading.Event()
+
+    def tell() -> None:
+        while not over.wait(EVERY_SECONDS):
+            print(f"{what}: {doing}, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()

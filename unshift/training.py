@@ -7,8 +7,10 @@ images. No labels, and no augmentation: equivariance makes every move of an imag
 from __future__ import annotations
 
 import copy
+import math
 import platform
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,8 +31,12 @@ from unshift.exact import quantise
 from unshift.progress import Progress
 from unshift.recipes import RECIPES, Recipe, complete, preset_name
 from unshift.restorer import Restorer
+from unshift.trained_on import background
 from unshift.training_images import Examples
 from unshift.training_run import Run
+
+GUESSING = 0.8
+"""A loss above this share of that of guessing is hardly better."""
 
 __all__ = ["RECIPES", "Recipe", "fit"]
 
@@ -107,9 +113,21 @@ def fit(
     run = Run(network, examples, settings, augmentations)
     with _kept(run, checkpoint, resume) as store:
         run.train(store, progress)
+        _warn_of_guessing(run)
         restorer = _restorer(run, bits, progress)
     restorer.metadata["seconds"] = round(time.monotonic() - started, 1)
     return restorer
+
+
+def _warn_of_guessing(run: Run) -> None:
+    """Say so if not much was learnt."""
+    if run.best_loss > GUESSING * run.chance > 0:
+        warnings.warn(
+            f"this is near guessing: the loss on the images held out is {run.best_loss:.2f}, and {run.chance:.2f} is "
+            f"that of one guess in {round(math.exp(run.chance)):,}; more images than {len(run.examples.train):,}, more "
+            "epochs or another preset may help: seam for photos, dense or paper for objects on a plain background",
+            stacklevel=3,
+        )
 
 
 def _network(
@@ -156,6 +174,8 @@ def _restorer(run: Run, bits: int, progress: bool) -> Restorer:
         told.update()
     channels, *size = examples.shape
     restorer.trained_on = {"size": size, "channels": channels, "range": examples.range()}
+    if not examples.on_canvas:
+        restorer.trained_on |= {"background": background(examples.sample), "prints": examples.prints()}
     restorer.metadata = {
         **run.settings,
         "epochs_run": run.epoch,

@@ -34,6 +34,10 @@ SAMPLE = 1000
 SAMPLE_BYTES = 2**25
 
 
+PRINTS = 64
+"""Images whose fingerprints a restorer keeps."""
+
+
 class Examples:
     """The images to learn from: where canvases are smaller, and nothing is done to images first, only those.
 
@@ -98,6 +102,11 @@ class Examples:
     def digest(self) -> str:
         """Return a digest of all images: a checkpoint is for these, and no others of the same name and number."""
         return hashlib.sha256(self.survey.contents.numpy().tobytes()).hexdigest()
+
+    def prints(self) -> list[int]:
+        """Return fingerprints of some of the images, by which they are known again: the smallest of all."""
+        found: list[int] = self.survey.contents.unique()[:PRINTS].tolist()
+        return found
 
     def epoch(self, number: int, batch_size: int, step: int = 0) -> Iterator[tuple[Batch, int]]:
         """Yield the batches of an epoch from ``step`` on: this rank's share of each, and the size of the whole.

@@ -65,6 +65,7 @@ class Run:
         self.epoch = self.step = self.stale = 0
         self.loss_sum = 0.0
         self.best_loss = math.inf
+        self.chance = 0.0  # the loss of guessing; 0 once something was said of it
         self.best = copy.deepcopy(estimator.state_dict())
         self.history: list[dict[str, float]] = []
 
@@ -170,10 +171,11 @@ class Run:
         else:
             self.stale += 1
         self.epoch, self.step, self.loss_sum = self.epoch + 1, 0, 0.0
-        chance = math.log(positions)
+        self.chance = chance = math.log(positions)
         if self.epoch == 1 and self.steps >= 50 and ranks.is_first() and loss > 0.98 * chance > 0:
             warnings.warn(
                 f"after one epoch the loss {loss:.2f} is still that of guessing ({chance:.2f}): "
                 "these images may have no upright position to learn, or try another seed",
                 stacklevel=4,
             )
+            self.chance = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -249,3 +250,37 @@ def test_evaluate_and_verify_prepare_images_as_fit_does(made):
     assert found["every_image"]["possible"] == 20 * 18 * 16
     other = good_json("verify", "--data", "mixed", "--restorer", "x.safetensors", "--size", 9, "--no-brute-force")
     assert other["every_image"]["possible"] == 20 * 13 * 13  # another size, its own margin
+
+
+@pytest.mark.parametrize("kind", ["script", "function"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_a_classifier_of_another_precision_gets_images_of_its_own(dtype, kind, made):
+    """It was once refused with the raw words of PyTorch."""
+    spec = f"my_{kind}_{dtype}:make"
+    source = f"def make(): return nn.Sequential(nn.Flatten(), nn.Linear(144, 3)).to(torch.{dtype})"
+    Path(f"my_{kind}_{dtype}.py").write_text(f"import torch\nfrom torch import nn\ntorch.manual_seed(0)\n{source}\n")
+    if kind == "script":
+        net = nn.Sequential(nn.Flatten(), nn.Linear(144, 3)).to(getattr(torch, dtype))
+        torch.jit.script(net).save("net.pt")
+        spec = "net.pt"
+    still, moved = good_json(*classify(made, spec))["scopes"]
+    assert still["restored"] == moved["restored"]
+
+
+def test_evaluate_says_that_the_images_are_those_trained_on(made, pixels):
+    good("fit", made / "blobs.npy", "--out", "x.safetensors", "--epochs", 1)
+    command = ("evaluate", "--restorer", "x.safetensors")
+    told = good(*command, "--data", made / "blobs.npy").stderr
+    assert "warning: 64 of the 64 training images that x.safetensors remembers are among these" in told
+    assert "warning" in good(*command, "--data", save("some.npy", pixels[:40])).stderr  # a part of them, too
+    others = save("others.npy", pixels.flip(-1))
+    assert "training images" not in good(*command, "--data", others).stderr
+    assert "training images" not in good("evaluate", "--restorer", made / "dense.safetensors", "--data", others).stderr
+
+
+def test_few_images_are_told_to_be_few(made):
+    command = ("evaluate", "--data", made / "blobs.npy", "--restorer", made / "dense.safetensors", "--limit")
+    text = good(*command, 4).stdout
+    assert re.search(
+        r"4 images: (\d) = \d+\.00% restored exactly, (\d) = .*; too few to tell: all in all, \d+% to ", text
+    )

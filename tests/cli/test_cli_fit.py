@@ -71,7 +71,14 @@ def test_fit_passes_its_options_on(made, monkeypatch):
     assert seen == {
         **{"shape": (80, 3, 12, 12), "preset": "seam", "epochs": 7, "batch_size": 9, "learning_rate": 0.5},
         **{"validation": 12, "patience": 3, "seed": 4, "device": "cpu", "checkpoint": Path("c"), "resume": True},
-        **{"drop_unusable": True, "data_name": "blobs.npy", "augment": ["mirror", "windows"], "average": 0.9},
+        **{"skip_unreadable": False},
+        **{
+            "drop_unusable": True,
+            "skip_unreadable": False,
+            "data_name": "blobs.npy",
+            "augment": ["mirror", "windows"],
+            "average": 0.9,
+        },
         "workers": 0,
     }
     bad("fit", made / "blobs.npy", "--out", "x", "--validation", "0.25")
@@ -290,3 +297,29 @@ def test_fit_drops_unusable_images_when_told(pixels):
     good("fit", source, "--out", "x.safetensors", "--drop-unusable", *QUICK)
     metadata = unshift.load("x.safetensors").metadata
     assert metadata["train_images"] + metadata["validation"]["images"] == 80
+
+
+def test_fit_says_when_it_ends_near_guessing(pixels):
+    noise = save("noise.npy", torch.randint(0, 256, (40, 1, 12, 12), dtype=torch.uint8))
+    told = good("fit", noise, "--out", "x.safetensors", *QUICK).stderr
+    assert "warning: this is near guessing: the loss on the images held out is " in told
+    assert "is that of one guess in 144" in told
+
+
+def test_fit_skips_what_cannot_be_read_and_names_it(made):
+    Path("in").mkdir()
+    for path in (made / "photos").iterdir():
+        Path("in", path.name).write_bytes(path.read_bytes())
+    Path("in/broken.png").write_text("hello")
+    assert "in/broken.png cannot be read as an image (" in bad("fit", "in", "--out", "x.safetensors", *QUICK)
+    text = good("fit", "in", "--out", "x.safetensors", "--skip-unreadable", *QUICK).stdout
+    assert "skipped 1 files: in/broken.png cannot be read as an image (" in text
+    assert unshift.load("x.safetensors").metadata["train_images"] == 18
+
+
+def test_fit_remembers_what_its_images_were_like(made):
+    good("fit", made / "blobs.npy", "--out", "x.safetensors", *QUICK)
+    about = unshift.load("x.safetensors").trained_on
+    assert (about["size"], about["channels"]) == ([12, 12], 1)
+    assert about["background"][0] == 0
+    assert len(about["prints"]) == 64

@@ -39,8 +39,10 @@ def load_classifier(spec: str) -> Callable[[Tensor], Tensor]:
 def at_its_size(classifier: Callable[[Tensor], Tensor], spec: str) -> Callable[[Tensor], Tensor]:
     """Have images brought to the size that a shipped classifier takes: restorers of rotations look at larger ones."""
     from unshift.data import resize
+    from unshift.evaluation import in_its_dtype
     from unshift.experiments.classifiers import RECIPES
 
+    classifier = in_its_dtype(classifier)
     size = dict(RECIPES[spec].preparation).get("resize") if spec in RECIPES else None
     return classifier if size is None else lambda images: classifier(resize(images, (size[0], size[1])))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from unshift.cli.classifiers import at_its_size, load_classifier, try_classifier
+from unshift.cli.errors import warn
 from unshift.cli.options import Channels, Classifier, Crop, Data, Json, Limit, Model, Pad, Scopes, Size, Split
 from unshift.cli.prepared_data import open_for, preparation
 from unshift.cli.printing import print_json, print_table, rates_line
@@ -73,7 +75,8 @@ def evaluate(
                 f"{data} has no labels, and accuracy needs them: a subfolder per class, or 'labels' in a .npz"
             )
         try_classifier(net, str(classifier), _two(found.images), int(found.labels.max()) + 1)
-    rates = restoration_rates(model, found.images, progress=True)
+    own = _Own(model.trained_on.get("prints", []))
+    rates = restoration_rates(model, open_reader(found.images).through(own.look), progress=True)
     unit = model.stages[0].coordinates.unit  # of a chain, a scope limits the first stage's move
     tried = scopes if scopes is not None else DEFAULT_SCOPES.get(unit, range(9))
     rows = []
@@ -86,6 +89,11 @@ def evaluate(
             scopes=tried,
             seeds=range(seeds),
             progress=True,
+        )
+    if own.found:
+        warn(
+            f"{own.found:,} of the {own.known:,} training images that {restorer} remembers are among these: "
+            "the rates say how well it knows them, not how well it does on others"
         )
     if as_json:
         about = {"data": found.name, "restorer": restorer, "classifier": classifier, "unit": unit}
@@ -104,6 +112,26 @@ def evaluate(
             lines["consistent with"] = [f"{100 * r.consistent_restored:.2f}" for r in rows]
         head = [f"scope, {unit}", *("any" if r.scope is None else str(r.scope) for r in rows)]
         print_table(head, [[name, *cells] for name, cells in lines.items()], right=range(1, len(head)))
+
+
+class _Own:
+    """Looks out for images that a restorer was trained on, by the fingerprints that its file keeps of some."""
+
+    def __init__(self, prints: Sequence[int]) -> None:
+        self.known, self._left = len(prints), set(prints)
+
+    @property
+    def found(self) -> int:
+        """How many of those it looks out for were seen."""
+        return self.known - len(self._left)
+
+    def look(self, images: Tensor) -> Tensor:
+        """Look at a batch, and pass it on."""
+        from unshift.data.batches import fingerprint
+
+        if self._left:
+            self._left.difference_update(map(fingerprint, images))
+        return images
 
 
 def _two(images: Any) -> Tensor:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ import typer
 
 from unshift.cli.allocator import keep_freed_memory
 from unshift.cli.errors import first_line
-from unshift.cli.options import Channels, Crop, Json, Pad, Preset, Share, Size, TurnGroup
+from unshift.cli.options import Channels, Crop, Json, Pad, Preset, Share, Size, SkipUnreadable, TurnGroup
 from unshift.cli.outputs import check_output
 from unshift.cli.prepared_data import choose_split, open_prepared, preparation
 from unshift.cli.printing import file_size, image_size, print_json, rates_line
@@ -81,6 +82,7 @@ def fit(
     drop_unusable: Annotated[
         bool, typer.Option("--drop-unusable", help="Leave out constant images and moved copies.")
     ] = False,
+    skip_unreadable: SkipUnreadable = False,
     test: Annotated[bool, typer.Option("--test/--no-test", help="Measure on the test split too, if any.")] = True,
     as_json: Json = False,
 ) -> None:
@@ -137,7 +139,7 @@ def fit(
         asked = {"data": images.name, "preparation": steps, "coordinates": coordinates.describe(), **settings}
         _check_same_run(out, found, asked)
     else:
-        try:
+        with _told_of(state):
             restorer = training.fit(
                 images.images,
                 **settings,
@@ -148,13 +150,10 @@ def fit(
                 checkpoint=state,
                 resume=resume,
                 drop_unusable=drop_unusable,
+                skip_unreadable=skip_unreadable,
                 workers=_readers(images.images) if workers is None else workers,
                 data_name=images.name,
             )
-        except KeyboardInterrupt:
-            kept = f"the state is in {state}: the same command with --resume goes on"
-            print(f"\n{kept if state.exists() else 'stopped before there was a state to keep'}", file=sys.stderr)
-            raise
         restorer.trained_on["preparation"] = steps
         restorer.save(out)
     if held is not None and "test" not in restorer.metadata:
@@ -174,6 +173,17 @@ def _coordinates(
     if ring is not None:
         return Ring(ring)
     return Polar.preset(preset.value, size) if rotation else Canvas()
+
+
+@contextlib.contextmanager
+def _told_of(state: Path) -> Iterator[None]:
+    """Say after Ctrl-C where the state is, if it is."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = f"the state is in {state}: the same command with --resume goes on"
+        print(f"\n{kept if state.exists() else 'stopped before there was a state to keep'}", file=sys.stderr)
+        raise
 
 
 def _readers(images: Any) -> int:
@@ -210,6 +220,8 @@ def _print_fitted(out: Path, restorer: Restorer | Chain, as_json: bool) -> None:
     print(f"{out}  {file_size(out.stat().st_size)}, preset {found['preset']} for {image_size(found['size'])}")
     print(f"undoes {coordinates.undoes}")
     print(f"trained on {found['train_images']:,} images of {found['data']}, {found['seconds']:.1f} s")
+    if found.get("unreadable"):
+        print(f"skipped {len(found['unreadable']):,} files: {'; '.join(found['unreadable'][:5])}")
     for split in ("validation", "test"):
         if split in found:
             print(f"{split:<11}{rates_line(found[split], coordinates.step)}")

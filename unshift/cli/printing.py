@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+FEW = 100
+"""Below this many images, a rate is told with how far off it may be."""
 
 
 def print_json(value: Any) -> None:
@@ -48,7 +52,18 @@ def named_files(paths: Iterable[Any], most: int = 5) -> str:
 
 def rates_line(rates: Mapping[str, Any], step: str) -> str:
     """Tell how often a restorer was right; ``step`` is what a distance of 1 is to its coordinates."""
-    return (
-        f"{rates['images']:,} images: {percent(rates['exact'])} restored exactly, "
-        f"{percent(rates['within_1'])} within 1 {step}, {rates['tied']:,} tied"
-    )
+    count = rates["images"]
+    exact, near = (f"{round(rates[key] * count):,} = {percent(rates[key])}" for key in ("exact", "within_1"))
+    few = ""
+    if count < FEW:
+        low, high = likely(rates["exact"], count)
+        few = f"; too few to tell: all in all, {100 * low:.0f}% to {100 * high:.0f}% may be exact"
+    return f"{count:,} images: {exact} restored exactly, {near} within 1 {step}, {rates['tied']:,} tied{few}"
+
+
+def likely(share: float, count: int) -> tuple[float, float]:
+    """Return where a rate seen as ``share`` of ``count`` lies with 95% confidence (Wilson's interval)."""
+    z = 1.96
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    reach = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count)
+    return max(0.0, middle - reach), min(1.0, middle + reach)

@@ -28,13 +28,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from unshift.data import files
 from unshift.data.entry import Entry
 from unshift.data.files import DataError
 from unshift.data.mnist import MNIST_10K, read_digits
 from unshift.data.pixels import ImageSet, pad
+from unshift.progress import tracked
 
 __all__ = ["H5_NAME", "MNIST3D", "load_h5", "point_cloud", "voxelise"]
 
@@ -136,7 +136,7 @@ def _cached(split: str, digits: Array) -> Array:
             return np.asarray(kept)
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error):
         pass  # absent or damaged: made again
-    counts = np.stack([voxelise(digit) for digit in tqdm(digits, desc=f"3D-MNIST {split}", disable=None)])
+    counts = np.stack([voxelise(digit) for digit in tracked(digits, f"3D-MNIST {split}", "digits")])
     counts = counts.astype(np.uint16)
     # A folder that cannot be written to costs time, nothing else.
     with contextlib.suppress(OSError):

@@ -22,10 +22,10 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import Dataset
-from tqdm import tqdm
 
 from unshift.data.pixels import check_channels, check_fit
 from unshift.pictures import flat
+from unshift.progress import tracked
 
 __all__ = ["ImageFiles", "ImageFolder", "decoded", "image_names", "load_files", "load_images", "suffixes"]
 
@@ -147,7 +147,7 @@ def load_files(files: Any) -> Tensor:
         ValueError: If a file cannot be read, or sizes differ.
     """
     images = torch.empty(0, dtype=torch.uint8)
-    for i in tqdm(range(len(files)), desc="images", disable=None if len(files) > 1 else True):
+    for i in tracked(range(len(files)), "images", "images", len(files) > 1):
         pixels = files[i]
         if i == 0:
             # Room for all, once the first one shows how large: a list and a stack take it twice.

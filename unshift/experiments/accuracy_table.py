@@ -10,13 +10,12 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from unshift import Chain, Restorer, apply
 from unshift.evaluation import accuracy, accuracy_over_scopes, random_shifts, restoration_rates
 from unshift.experiments import plots
 from unshift.experiments.cases import LoadedCase, Remembering
 from unshift.experiments.record import Picture, Result, Row, Table
+from unshift.progress import tracked
 
 __all__ = ["curve", "measure", "table", "training"]
 
@@ -64,7 +63,7 @@ def _all(
     without = accuracy(classifier, images, labels, batch_size=batch_size)
     runs = [(scope, seed) for scope in scopes for seed in case.seeds]
     restored: dict[int, list[float]] = {scope: [] for scope in scopes}
-    for scope, seed in tqdm(runs, desc="all images", unit="run", disable=None if case.progress else True):
+    for scope, seed in tracked(runs, "all images", "runs", case.progress):
         shifted = apply(images, random_shifts(len(images), images.ndim - 2, scope, seed))
         whole = lambda batch: classifier(restorer(batch))  # noqa: E731
         restored[scope].append(accuracy(whole, shifted, labels, batch_size=batch_size))

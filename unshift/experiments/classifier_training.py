@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from tqdm.auto import tqdm
 
 from unshift.checkpoint import Checkpoint, State
 from unshift.data import to_float
 from unshift.evaluation import random_shifts
 from unshift.experiments.architectures import ARCHITECTURES
+from unshift.progress import Progress
 from unshift.shifts import apply
 
 __all__ = ["Recipe", "train_classifier"]
@@ -102,8 +102,7 @@ class _Run:
     def train(self, images: Tensor, labels: Tensor, store: Checkpoint | None, progress: bool) -> None:
         """Go on from wherever the state stands to the end."""
         self.network.train()
-        said, hidden = f"train {self.recipe.architecture}", None if progress else True
-        with tqdm(total=self.total_steps, initial=self.step, desc=said, unit="batch", disable=hidden) as bar:
+        with Progress(f"train {self.recipe.architecture}", self.total_steps, "batches", progress, self.step) as told:
             for batch, truth in self.batches(images, labels):
                 loss = F.cross_entropy(self.network(batch), truth)
                 value = float(loss.detach())
@@ -116,9 +115,9 @@ class _Run:
                 self.step += 1
                 self.loss_sum += value
                 if self.step % 100 == 0:
-                    bar.set_postfix(loss=f"{self.loss_sum / 100:.4f}")
+                    told.note(f"loss {self.loss_sum / 100:.4f}")
                     self.loss_sum = 0.0
-                bar.update()
+                told.update()
                 if store:
                     store.save_sometimes(self)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 
 from unshift import Chain, Restorer, apply
 from unshift.evaluation import predict
@@ -12,6 +11,7 @@ from unshift.experiments import plots
 from unshift.experiments.accuracy_table import training
 from unshift.experiments.cases import CASES, LoadedCase, Remembering
 from unshift.experiments.record import Block, Experiment, Picture, Result, Results
+from unshift.progress import tracked
 
 PAPER = {"mnist": 59, "cifar10-vgg16": 11}
 """The paper: its two nets lose "more than" this many points when the input moves by at most 3 pixels."""
@@ -31,7 +31,7 @@ def _measure(case: LoadedCase, reach: int = 3, restored_images: int = 1000) -> R
     offsets = range(-reach, reach + 1)
     bare, restored = ([[0.0] * len(offsets) for _ in offsets] for _ in range(2))
     grid = [(down, right) for down in offsets for right in offsets]
-    for down, right in tqdm(grid, desc="shifts", unit="shift", disable=None if case.progress else True):
+    for down, right in tracked(grid, "shifts", "shifts", case.progress):
         moved = apply(images, torch.tensor([[down, right]]).expand(len(images), 2))
         bare[down + reach][right + reach] = _points(predict(classifier, moved) == labels, clean)
         back = predict(classifier, _restored(restorer, moved[: len(few)])) == few_labels

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 import unshift
 from unshift import Chain, Restorer
@@ -26,6 +25,7 @@ from unshift.evaluation import predict
 from unshift.experiments.classifiers import shipped
 from unshift.experiments.record import Options, Result
 from unshift.experiments.rotation_baselines import principal_axis, reference_axis, vote
+from unshift.progress import tracked
 
 __all__ = ["SHOWN", "RotatedDigits", "enlarge", "load", "measure", "shrink"]
 
@@ -135,7 +135,7 @@ def _classify(
     read: dict[str, list[Tensor]] = {name: [] for name in case.restorers}
     parts = torch.arange(len(digits)).split(100)
     said = f"random angles at {28 if native else SIZE}x{28 if native else SIZE}"
-    for rows in tqdm(parts, desc=said, disable=None if case.progress else True):
+    for rows in tracked(parts, said, "parts", case.progress):
         upright = enlarge(digits[rows])
         turned = enlarge(rotate(to_float(digits[rows]), applied[rows])) if native else rotate(upright, applied[rows])
         seen = {"upright": upright, "without": turned}
@@ -200,7 +200,7 @@ def _sweep(case: RotatedDigits) -> dict[str, Any]:
     accuracy: dict[str, list[float | None]] = {"without": [], **{name: [] for name in case.restorers}}
     different = dict.fromkeys(case.restorers, 0)
     still = {name: restorer(upright) for name, restorer in case.restorers.items()}
-    for angle in tqdm(angles, desc="every 10 degrees", disable=None if case.progress else True):
+    for angle in tracked(angles, "every 10 degrees", "angles", case.progress):
         turned = rotate(upright, angle)
         accuracy["without"].append(_percent(predict(case.classifier, shrink(turned)), labels))
         for name, restorer in case.restorers.items():

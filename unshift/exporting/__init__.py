@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
+from unshift.evaluation import in_its_dtype
 from unshift.exact import IntegerEstimator
 from unshift.exporting.module import Graph
 from unshift.exporting.onnx_file import OPSET, as_onnx, check_onnx, first_line, quiet
@@ -137,7 +138,7 @@ def _capture(
         restored = model.undo(example, model.read(example, example)[0])  # refuses what does not fit
         _prepare(model, example)
         if classifier is not None:
-            _try(classifier, restored)
+            _try(in_its_dtype(classifier), restored)
         graph = Graph(model, inside, scores)
         try:
             captured = torch.export.export(graph, (example,), dynamic_shapes=dynamic, strict=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from unshift.evaluation import in_its_dtype
 from unshift.exact import score_map
 from unshift.restorer import Chain, Restorer
 
@@ -37,5 +38,5 @@ class Graph(nn.Module):
         found: dict[str, Any] = {**estimate._asdict(), "scores": score_map(scores)}
         found["restored"] = self.restorer.undo(images, estimate)
         if self.classifier is not None:
-            found["logits"] = self.classifier(found["restored"].clone())  # it may work in place
+            found["logits"] = in_its_dtype(self.classifier)(found["restored"].clone())  # it may work in place
         return {name: found[name] for name in self.outputs}
