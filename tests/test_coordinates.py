@@ -182,7 +182,7 @@ def test_the_elements_are_the_group_and_map_shifts_to_shifts(group, channels, si
         assert torch.equal(ours, torch.stack(spelt))
     assert len(turns.names) == count
     shift = torch.randint(9, (count, len(size)))
-    for g, element in enumerate(turns._elements(len(size))):
+    for g, element in enumerate(turns.elements(len(size))):
         assert torch.equal(
             element(apply(image, shift[g : g + 1])), apply(element(image), element.of_shift(shift[g : g + 1]))
         )

@@ -205,6 +205,6 @@ def test_says_what_it_exports_and_does_so_once(tmp_path, monkeypatch):
     (tmp_path / "models").mkdir()
     said: list[str] = []
     for _ in range(2):
-        models._put(tmp_path, "tiny", lambda path: path.write_bytes(b"model"), said.append)
+        models.put(tmp_path, "tiny", lambda path: path.write_bytes(b"model"), said.append)
         assert (tmp_path / "models" / "tiny.onnx").read_bytes() == b"model"
     assert said == ["exporting tiny (once, then kept)"]

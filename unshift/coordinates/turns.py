@@ -134,7 +134,7 @@ class Turns(nn.Module, Coordinates):
         self.unit, self.step = ("bases", "base") if group == "strand" else ("pixels", "pixel")
         self.undoes = f"circular shifts and turns (group {group}), exactly"
         kind = GROUPS[group]
-        self.names = kind.names or tuple(str(g) for g in range(len(self._elements(kind.axes[0]))))
+        self.names = kind.names or tuple(str(g) for g in range(len(self.elements(kind.axes[0]))))
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "turns", "group": self.group}
@@ -143,12 +143,13 @@ class Turns(nn.Module, Coordinates):
         """Show the group."""
         return repr(self.group)
 
-    def _elements(self, axes: int) -> list[Turn]:
+    def elements(self, axes: int) -> list[Turn]:
+        """Return the elements of the group for arrays of this many spatial axes; the first leaves them alone."""
         return GROUPS[self.group].elements(axes)
 
     def inverses(self, axes: int) -> list[Turn]:
         """Return the inverse of each element, in their order, for arrays of this many spatial axes."""
-        elements = self._elements(axes)
+        elements = self.elements(axes)
         return [next(other for other in elements if turn.then(other) == elements[0]) for turn in elements]
 
     def check(self, images: Tensor) -> tuple[int, ...]:
@@ -176,7 +177,7 @@ class Turns(nn.Module, Coordinates):
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
         turn = index // math.prod(size)
         position = unravel(index % math.prod(size), size)
-        moved = torch.stack([element.of_shift(position) for element in self._elements(len(size))], 1)
+        moved = torch.stack([element.of_shift(position) for element in self.elements(len(size))], 1)
         whole = torch.tensor(size, device=index.device)
         chosen = moved.gather(1, turn[:, None, None].expand(-1, 1, len(size)))[:, 0]
         return Pose(chosen % whole, turn)
@@ -194,23 +195,23 @@ class Turns(nn.Module, Coordinates):
 
     def redo(self, images: Tensor, pose: Posed) -> Tensor:
         assert pose.turn is not None
-        return apply(self._turned(images, pose.turn, self._elements(images.ndim - 2)), pose.shift)
+        return apply(self._turned(images, pose.turn, self.elements(images.ndim - 2)), pose.shift)
 
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
         """See :class:`Coordinates`. A scope limits the shift; any turn may come with it, but none with scope 0."""
         shift = draw_shifts(size, count, scope, generator)
-        turn = torch.randint(len(self._elements(len(size))), (count,), generator=generator)
+        turn = torch.randint(len(self.elements(len(size))), (count,), generator=generator)
         return Pose(shift, torch.zeros_like(turn) if scope == 0 else turn)
 
     def moves(self, size: tuple[int, ...]) -> Pose:
-        shifts, count = all_shifts(size), len(self._elements(len(size)))
+        shifts, count = all_shifts(size), len(self.elements(len(size)))
         return Pose(shifts.repeat(count, 1), torch.arange(count).repeat_interleave(len(shifts)))
 
     def carry(self, scores: Tensor, pose: Posed) -> Tensor:
         """See :class:`Coordinates`. Copy ``h^-1 g`` becomes copy ``g``, shifted by ``g^-1 . t``."""
         assert pose.turn is not None
         axes = scores.ndim - 2
-        elements, inverses = self._elements(axes), self.inverses(axes)
+        elements, inverses = self.elements(axes), self.inverses(axes)
         comes_from = torch.tensor([[elements.index(g.then(h)) for g in elements] for h in inverses])
         copies = scores[torch.arange(len(scores))[:, None], comes_from[pose.turn]]
         moved = [apply(copies[:, g : g + 1], inverses[g].of_shift(pose.shift)) for g in range(len(elements))]

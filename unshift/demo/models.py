@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import unshift
 from unshift.data import root
 
-__all__ = ["put_classifier", "put_restorer"]
+__all__ = ["put", "put_classifier", "put_restorer"]
 
 
 Progress = Callable[[str], None]
@@ -26,12 +26,12 @@ Progress = Callable[[str], None]
 
 def put_restorer(folder: Path, name: str, progress: Progress) -> str:
     """Write the shipped restorer ``name`` with its scores into ``folder``/models; return its place in ``folder``."""
-    return _put(folder, name, lambda path: unshift.export(name, path, scores=True), progress)
+    return put(folder, name, lambda path: unshift.export(name, path, scores=True), progress)
 
 
 def put_classifier(folder: Path, name: str, classifier: nn.Module, example: Tensor, progress: Progress) -> str:
     """Write ``classifier``, which takes batches like ``example``, likewise."""
-    return _put(folder, name, lambda path: _export(classifier, example, path), progress)
+    return put(folder, name, lambda path: _export(classifier, example, path), progress)
 
 
 def _export(classifier: nn.Module, example: Tensor, path: Path) -> None:
@@ -56,7 +56,18 @@ def _export(classifier: nn.Module, example: Tensor, path: Path) -> None:
         logger.setLevel(before)
 
 
-def _put(folder: Path, name: str, export: Callable[[Path], object], progress: Progress) -> str:
+def put(folder: Path, name: str, export: Callable[[Path], object], progress: Progress) -> str:
+    """Put a model into a folder, exported only if the data folder has no copy.
+
+    Args:
+        folder: The page's.
+        name: Of the model.
+        export: Writes the model to a path.
+        progress: Is told before an export.
+
+    Returns:
+        The model's path in the folder.
+    """
     place = f"models/{name}.onnx"
     kept = root() / "demo" / f"{name}-{_fingerprint()}.onnx"
     if kept.is_file():

@@ -30,7 +30,7 @@ from unshift.exporting.onnx_file import OPSET, as_onnx, check_onnx, first_line, 
 from unshift.restorer import Chain, Restorer
 from unshift.weights import image_shape, load, write_atomically
 
-__all__ = ["OPSET", "PROMISE", "export", "program"]
+__all__ = ["OPSET", "PROMISE", "export", "prepare_graph", "program"]
 
 PROMISE = (
     "For every finite float32 image, shift, tied, confidence, angle and scores are those of unshift in PyTorch, and "
@@ -136,7 +136,7 @@ def _capture(
     inside = None if isinstance(classifier, torch.jit.ScriptModule) else classifier
     with _evaluating(classifier), torch.no_grad(), torch.autocast("cpu", enabled=False), quiet():
         restored = model.undo(example, model.read(example, example)[0])  # refuses what does not fit
-        _prepare(model, example)
+        prepare_graph(model, example)
         if classifier is not None:
             _try(in_its_dtype(classifier), restored)
         graph = Graph(model, inside, scores)
@@ -155,7 +155,7 @@ def _capture(
     return captured, names
 
 
-def _prepare(model: Restorer | Chain, images: Tensor) -> None:
+def prepare_graph(model: Restorer | Chain, images: Tensor) -> None:
     """Compute what the graph will hold of the filters: inside it, that would become part of it."""
     for stage in model.stages:
         canvas = stage.coordinates.canvas(images)

@@ -156,11 +156,11 @@ def _why(module: nn.Module, before: tuple[int, ...], after: tuple[int, ...], wor
     """Say in words what breaks it, as far as the layer's own settings tell."""
     d, reasons = len(before), []
 
-    def setting(name: str, default: int) -> tuple[int, ...]:
+    def per_axis(name: str, default: int) -> tuple[int, ...]:
         value = getattr(module, name, default)
         return value if isinstance(value, tuple) else (value,) * d if isinstance(value, int) else (default,) * d
 
-    stride, padding, kernel = setting("stride", 1), setting("padding", 0), setting("kernel_size", 1)
+    stride, padding, kernel = per_axis("stride", 1), per_axis("padding", 0), per_axis("kernel_size", 1)
     if max(stride) > 1:
         keeps = math.prod(stride)
         reasons.append(f"stride {_times(stride)} keeps one position in {keeps}: other shifts fall between them")
