@@ -18,7 +18,7 @@ from unshift.experiments.cases import CASES, LoadedCase
 from unshift.experiments.record import Block, Case, Experiment, Options, Picture, Result, Results, Row, Table
 
 BUDGETS = (1, 3)
-"""Epochs over the 48,000 training images; the shipped restorer had 20."""
+"""Epochs over the 45,000 training photos; the shipped restorer had 60."""
 
 
 @dataclass(frozen=True)
