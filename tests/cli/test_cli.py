@@ -179,7 +179,8 @@ def test_reproduce_lists_its_items(told):
 
 def test_reproduce_refuses_what_it_does_not_know(told):
     message = bad("reproduce", "table1", "table9")
-    assert message.startswith("no experiment named 'table9'; there are table1, fig1")
+    assert message.startswith("no experiment named 'table9'; there are ")
+    assert "table1, fig1" in message
     Path("file").write_text("")
     assert bad("reproduce", "--out", "file").startswith("cannot write to file (")
     assert not told
@@ -224,7 +225,7 @@ def test_the_shipped_restorers_are_listed():
 
 def test_data_list():
     rows = {row["name"]: row for row in good_json("data", "list")}
-    assert list(rows) == ["mnist", "mnist-10k", "fashion-mnist", "cifar10", "mnist3d"]
+    assert {"mnist", "mnist-10k", "fashion-mnist", "cifar10", "mnist3d"} <= set(rows)
     assert rows["mnist-10k"]["present"]
     assert not rows["cifar10"]["present"]
     text = good("data", "list").stdout
@@ -242,7 +243,7 @@ def test_data_get_checks_what_is_there():
 def test_data_get_knows_its_names_before_it_downloads(monkeypatch):
     monkeypatch.setattr("unshift.data.get", lambda name: pytest.fail("it downloaded"))
     message = bad("data", "get", "mnist", "cifar")
-    assert message.startswith("no data set named 'cifar' (did you mean cifar10?); there are mnist, ")
+    assert message.startswith("no data set named 'cifar' (did you mean cifar10?); there are ")
 
 
 def test_a_failed_download_is_one_line(monkeypatch):

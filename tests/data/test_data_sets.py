@@ -149,11 +149,11 @@ def test_the_data_folder_is_the_variable_or_the_cache(monkeypatch):
 
 def test_an_unknown_name_lists_those_there_are():
     with pytest.raises(
-        ValueError, match=r"^no data set named 'mnist4' \(did you mean mnist\?\); there are mnist, mnist-"
+        ValueError, match=r"^no data set named 'mnist4' \(did you mean mnist\?\); there are .*mnist, mnist-"
     ):
         data.dataset("mnist4")
     for name in ("imagenet", "", "a/../.."):
-        with pytest.raises(ValueError, match=f"^no data set named '{name}'; there are mnist, .*, cifar10, mnist3d$"):
+        with pytest.raises(ValueError, match=f"^no data set named '{name}'; there are .*mnist, .*cifar10.*$"):
             data.dataset(name)
     with pytest.raises(ValueError, match="no split named 'val'; there are train and test"):
         data.dataset("mnist", "val")

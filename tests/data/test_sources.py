@@ -35,7 +35,7 @@ def test_what_cannot_be_opened_says_so_in_one_line(tmp_path):
     for source, problem in [
         (
             "mnits",
-            r"no data set named 'mnits' \(did you mean mnist\?\); there are mnist, .*; and no file or folder",
+            r"no data set named 'mnits' \(did you mean mnist\?\); there are .*mnist, .*; and no file or folder",
         ),
         (str(tmp_path / "none.npy"), "no file or folder"),
         ("", "no data set named ''"),
