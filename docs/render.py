@@ -7,7 +7,7 @@ unshift reproduce                                        main.json
 unshift reproduce table1 fig1 fig3 fig4 --data mnist     mnist.json, and so for fashion-mnist
 unshift reproduce table1 fig1 fig3 table2 fig4 --data cifar10    cifar10.json
 unshift reproduce seam --train                           seam.json
-unshift reproduce volumes                                volumes.json, and so for rotation and poses
+unshift reproduce volumes                                volumes.json, and so for rotation, poses and genomes
 
 A page has a part for each case, between ``<!-- NAME-CASE:begin -->`` and ``<!-- NAME-CASE:end -->``.
 """
@@ -33,7 +33,10 @@ from unshift.weights import load, pretrained, read_header
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in ("index", "results", "comparison")))
+PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{page}.md" for page in ("index", "results", "comparison", "sequences")),
+)
 
 
 def stored(file: str) -> dict[str, Results]:
@@ -87,7 +90,7 @@ def models() -> Table:
     for name, path in pretrained().items():
         header = read_header(path)
         meta, undoes = header["metadata"], load(name).coordinates.undoes.removesuffix(", exactly")
-        images = f"{meta['data']}, {'x'.join(map(str, meta['size']))}"
+        images = f"{meta['data']}, {'x'.join(map(str, meta['size'])) or 'any length'}"
         test = meta["test"]
         values = [undoes, meta["preset"], images, test["exact"], test["within_1"]]
         forms = ["{}", "{}", "{}", "{:.2%}", "{:.2%}", "{:.0f} kB"]

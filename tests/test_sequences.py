@@ -185,3 +185,49 @@ def test_a_net_with_lines_wants_samples_of_one_size():
 def test_preset_sequence_is_for_one_axis():
     with pytest.raises(ValueError, match="arrays of one axis, got 2"):
         unshift.ShiftEstimator.preset("sequence", 4, (32, 32))
+
+
+# --- learning from them ------------------------------------------------------------------------------------
+
+
+def upright(count: int) -> list[torch.Tensor]:
+    return [encode("GGGGGCCCCCAAAAATTTTT" + sequence(60 + 3 * n, n)) for n in range(count)]
+
+
+def test_one_sequence_after_another_is_learnt_from_as_a_batch_is():
+    """Of one length, a list gives the weights that a tensor gives."""
+    arrays = [array[:, :70] for array in upright(8)]
+    settings = {"preset": "sequence", "epochs": 2, "batch_size": 4, "progress": False, "coordinates": Turns("strand")}
+    one = unshift.fit(arrays, **settings)
+    two = unshift.fit(torch.stack(arrays), **settings)
+    assert all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True))
+    assert one.trained_on["size"] == [70]
+
+
+def test_sequences_of_many_lengths_are_learnt_from():
+    arrays = upright(16)
+    settings = {"preset": "sequence", "learning_rate": 0.01, "progress": False, "coordinates": Turns("strand")}
+    made = unshift.fit(arrays[:12], epochs=12, **settings)
+    assert made.trained_on["size"] == []
+    assert restoration_rates(made, arrays[12:]).exact == 1
+    again = unshift.fit(arrays[:12], epochs=12, **settings)
+    assert all(torch.equal(a, b) for a, b in zip(made.state_dict().values(), again.state_dict().values(), strict=True))
+
+
+def test_the_loss_of_many_lengths_is_the_mean_over_sequences():
+    arrays = upright(6)
+    made = unshift.fit(arrays, "sequence", epochs=1, batch_size=5, validation=1, learning_rate=1e-9, progress=False)
+    torch.manual_seed(0)
+    net = unshift.ShiftEstimator.preset("sequence", 4, (80,))
+    target = torch.zeros(1).long()
+    with torch.no_grad():
+        losses = {len(x[0]): float(torch.nn.functional.cross_entropy(net(x[None]), target)) for x in arrays}
+    held = made.metadata["history"][0]["validation_loss"]
+    own = min(losses, key=lambda n: abs(losses[n] - held))
+    rest = [loss for n, loss in losses.items() if n != own]
+    assert made.metadata["history"][0]["loss"] == pytest.approx(sum(rest) / 5, rel=1e-5)
+
+
+def test_arrays_that_differ_in_channels_are_refused():
+    with pytest.raises(ValueError, match="differ in more than their size"):
+        unshift.fit([torch.rand(4, 50), torch.rand(3, 60), torch.rand(4, 70)], "sequence", progress=False)

@@ -27,9 +27,10 @@ class Survey:
         reader: The images.
         skip_unreadable: Note images that cannot be read, and go on.
         progress: Tell how far it is.
+        ragged: They may differ in size.
 
     Raises:
-        ValueError: If images cannot be read, are not finite or differ in shape.
+        ValueError: If images cannot be read, are not finite or differ in shape where they must not.
     """
 
     rows: Tensor
@@ -43,9 +44,11 @@ class Survey:
     unreadable: dict[int, str]
     """Why the others could not be read."""
 
-    def __init__(self, reader: Reader, skip_unreadable: bool = False, progress: bool = False) -> None:
-        self.unreadable = {}
-        self._shape: tuple[torch.Size, str] | None = None
+    def __init__(
+        self, reader: Reader, skip_unreadable: bool = False, progress: bool = False, ragged: bool = False
+    ) -> None:
+        self.unreadable, self._ragged = {}, ragged
+        self._shape: tuple[tuple[int, ...], str] | None = None
         shares: list[Tensor] = []  # the rows of each batch, as it is asked for
 
         def asked() -> Iterator[Tensor]:
@@ -73,7 +76,8 @@ class Survey:
     def _look(self, reader: Reader, rows: Tensor, images: Tensor) -> Tensor:
         """Return the columns of some images: row, content, sum and constant."""
         check_images(images)
-        self._check_shape(images.shape[1:], reader.name(int(rows[0])))
+        shape = images.shape[1:]
+        self._check_shape((shape[0], len(shape) - 1) if self._ragged else shape, reader.name(int(rows[0])))
         if images.is_floating_point() and not bool(torch.isfinite(images).all()):
             raise ValueError("images must be finite, got NaN or infinity")
         contents = torch.tensor([fingerprint(image) for image in images])
@@ -81,9 +85,14 @@ class Survey:
         constant = (flat == flat[:, :, :1]).all(2).all(1)
         return torch.stack([rows, contents, shift_invariant(images), constant.long()], 1)
 
-    def _check_shape(self, shape: torch.Size, name: str) -> None:
+    def _check_shape(self, shape: tuple[int, ...], name: str) -> None:
         first, other = self._shape or (shape, name)
         self._shape = first, other
+        if first != shape and self._ragged:
+            raise ValueError(
+                f"the arrays differ in more than their size: {other} has {first[0]} channels and {first[1]} axes, "
+                f"{name} has {shape[0]} and {shape[1]}"
+            )
         if first != shape:
             raise ValueError(
                 f"the images differ in shape: {other} has {tuple(first)}, {name} has {tuple(shape)}; "

@@ -66,7 +66,7 @@ def fit(
         images: Tensor or array ``(n, channel, *spatial)``, a ``Dataset`` (or ``IterableDataset``), a ``DataLoader``, or
             a folder's path. All but the first two are read as they are needed, once before training and once an epoch.
             Of a ``DataLoader``, its order is not used. Labels, if any, are ignored. uint8 is scaled to [0, 1].
-        preset: "paper", "dense", "seam", or a ``ShiftEstimator`` of your own.
+        preset: "paper", "dense", "seam", "sequence", or a ``ShiftEstimator`` of your own.
         coordinates: What to undo, of ``unshift.coordinates``. Default: circular shifts of the image as it is.
         augment: What to do to each batch first: names (``"mirror"`` and ``"windows"`` are for photos) or functions, as
             :mod:`unshift.augmentation` describes.
@@ -172,9 +172,8 @@ def _restorer(run: Run, bits: int, progress: bool) -> Restorer:
         told.note(f"measuring on the {len(examples.held):,} images held out")
         rates = rates_of(Restorer(scorer) if examples.on_canvas else restorer, examples.held_out(256))
         told.update()
-    channels, *size = examples.shape
-    restorer.trained_on = {"size": size, "channels": channels, "range": examples.range()}
-    if not examples.on_canvas:
+    restorer.trained_on = {"size": examples.size, "channels": examples.shape[0], "range": examples.range()}
+    if not examples.on_canvas and isinstance(examples.sample, Tensor):  # of one size
         restorer.trained_on |= {"background": background(examples.sample), "prints": examples.prints()}
     restorer.metadata = {
         **run.settings,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from unshift.data.photos import ImageFolder
 from unshift.data.reading import Reader, open_reader
 from unshift.estimator import as_float
 from unshift.image_survey import Survey, usable
+from unshift.ragged import Images, batches, is_ragged
 from unshift.shifts import check_images
 
 __all__ = ["Examples"]
@@ -42,7 +44,8 @@ class Examples:
     """The images to learn from: where canvases are smaller, and nothing is done to images first, only those.
 
     Args:
-        images: Whatever :func:`unshift.data.reading.open_reader` takes, or a folder of image files.
+        images: Whatever :func:`unshift.data.reading.open_reader` takes, or a folder of image files. The tensors of a
+            list may be of any sizes.
         coordinates: What to undo.
         validation: Images held out: a number, or a share.
         seed: It chooses them, and the order of the others.
@@ -74,14 +77,15 @@ class Examples:
         if not isinstance(validation, int) and not 0 < validation < 1:
             raise ValueError(f"validation must be a number of images, or a share between 0 and 1, got {validation!r}")
         self.coordinates, self.seed = coordinates, seed
+        self.ragged = is_ragged(images) and len({image.shape for image in images}) > 1
         reader = open_reader(images, workers)
         first = _first(reader, skip_unreadable)
         check_images(first)
         canvas = coordinates.canvas(first)
-        self.shape = tuple(first.shape[1:])
-        self.on_canvas = not whole and canvas.shape[1] == 1 and canvas.numel() < first.numel()
+        self.shape = _least([image.shape for image in images]) if self.ragged else tuple(first.shape[1:])
+        self.on_canvas = not whole and not self.ragged and canvas.shape[1] == 1 and canvas.numel() < first.numel()
         self.reader = reader.through(functools.partial(_first_copy, coordinates)) if self.on_canvas else reader
-        self.survey = Survey(self.reader, skip_unreadable, progress)
+        self.survey = Survey(self.reader, skip_unreadable, progress, self.ragged)
         rows = usable(self.survey, self.reader, drop_unusable)
         held_out = validation if isinstance(validation, int) else max(1, round(validation * len(rows)))
         if not 1 <= held_out < len(rows):
@@ -91,9 +95,14 @@ class Examples:
         if ranks.count() > len(self.train):
             raise ValueError(f"{ranks.count()} processes are more than the {len(self.train)} images to train on")
 
+    @property
+    def size(self) -> list[int]:
+        """The size of the images; empty where they are of many."""
+        return [] if self.ragged else list(self.shape[1:])
+
     def describe(self) -> dict[str, Any]:
         """Return what is to be undone, and what the images are, as plain data."""
-        found: dict[str, Any] = {"coordinates": self.coordinates.describe(), "size": list(self.shape[1:])}
+        found: dict[str, Any] = {"coordinates": self.coordinates.describe(), "size": self.size}
         found["train_images"] = len(self.train)
         if self.survey.unreadable:
             found["unreadable"] = [*self.survey.unreadable.values()]
@@ -126,16 +135,18 @@ class Examples:
         return self.reader.read(part for part in rows.split(batch_size) if len(part))
 
     @functools.cached_property
-    def sample(self) -> Tensor:
+    def sample(self) -> Images:
         """Canvases of the first images to train on."""
         rows = self.train[: max(1, min(SAMPLE, SAMPLE_BYTES // math.prod(self.shape)))].sort().values
-        parts = [one_tensor(batch) for batch in self.reader.read(rows.split(64))]
-        return torch.cat([self.canvas(part).flatten(0, 1) for part in parts])[:SAMPLE]
+        read = self.reader.read(rows.split(64))
+        if self.ragged:
+            return [copy for part in itertools.chain(*read) for copy in self.canvas(part).flatten(0, 1)][:SAMPLE]
+        return torch.cat([self.canvas(one_tensor(batch)).flatten(0, 1) for batch in read])[:SAMPLE]
 
     def range(self) -> list[float]:
         """Return the least and the largest value of the sampled images, as the network sees them."""
-        some = as_float(self.sample)
-        return [round(float(some.min()), 6), round(float(some.max()), 6)]
+        some = [as_float(part) for part in batches(self.sample, SAMPLE)]
+        return [round(float(min(part.min() for part in some)), 6), round(float(max(part.max() for part in some)), 6)]
 
     def canvas(self, images: Tensor) -> Tensor:
         """Return what the network sees, ``(batch, copies, channel, *positions)``."""
@@ -147,6 +158,12 @@ class Examples:
         zero = torch.zeros(len(images), dtype=torch.int64)
         still = Pose(zero[:, None].expand(-1, len(size)), zero, zero.double())
         return self.coordinates.candidate(pose or still, size)
+
+
+def _least(shapes: list[torch.Size]) -> tuple[int, ...]:
+    """Return the channels of some arrays, and the least they have along each axis: what filters must fit."""
+    channels, *sizes = zip(*shapes, strict=False)
+    return (channels[0], *map(min, sizes))
 
 
 def _first_copy(coordinates: Coordinates, images: Tensor) -> Tensor:

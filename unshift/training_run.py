@@ -20,6 +20,7 @@ from unshift.coordinates import Pose
 from unshift.estimator import ShiftEstimator, as_float
 from unshift.muon import Muon
 from unshift.progress import Progress
+from unshift.ragged import batches
 from unshift.standardisation import Standard
 from unshift.training_images import Examples
 
@@ -49,7 +50,7 @@ class Run:
         self.settings, self.augmentations = settings, augmentations
         self.steps = math.ceil(len(examples.train) / settings["batch_size"])
         self.standard = (
-            Standard(map(as_float, examples.sample.split(256)), estimator) if settings["standardise"] else None
+            Standard(map(as_float, batches(examples.sample, 256)), estimator) if settings["standardise"] else None
         )
         self.trained: Any = DistributedDataParallel(estimator) if ranks.count() > 1 else estimator
         self.averaged = (

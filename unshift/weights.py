@@ -229,11 +229,12 @@ def model_card(name: str, restorer: Restorer | Chain) -> str:
         "what": f"undoes {restorer.coordinates.undoes}, before any model sees it",
         "preset": meta.get("preset", "custom"),
         "training data": f"{meta.get('data', 'unnamed')}, {meta.get('train_images', '?')} images, no labels",
-        "images": f"{channels} channel(s), size {made_for.get('size', '?')}",
+        "images": f"{channels} channel(s), size {made_for.get('size', '?') or 'any'}",
         "preparation": json.dumps(made_for.get("preparation", {})),
         "parameters": sum(tensor.numel() for key, tensor in state if key.endswith(("weight", "bias"))),
         "activations": f"{scorers[0].describe()['bits']} bits",
     }
+    rows |= meta.get("about", {})
     lines = [f"# {name}", "", "| | |", "|---|---|"]
     lines += [f"| {key} | {value} |" for key, value in rows.items()]
     for split in ("validation", "test"):

@@ -26,12 +26,13 @@ def fit(
     data: Annotated[
         str,
         typer.Argument(
-            metavar="DATA", help="A data set's name, a folder of images or .tar shards, a .npy or .npz file."
+            metavar="DATA", help="A data set's name, a folder of images or .tar shards, a .npy or .npz file, FASTA."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="The file to write; .safetensors by custom.")],
     preset: Annotated[
-        Preset, typer.Option(help="paper: 486 weights; dense: best on centred objects; seam: photos.")
+        Preset,
+        typer.Option(help="paper: 486 weights; dense: best on centred objects; seam: photos; sequence: genomes."),
     ] = Preset.paper,
     turns: Annotated[
         TurnGroup | None,
@@ -39,6 +40,9 @@ def fit(
             metavar="GROUP", help="Undo turns as well as shifts: mirror, half, quarter, flips, strand or cube."
         ),
     ] = None,
+    strand: Annotated[
+        bool, typer.Option("--strand", help="The same as --turns strand: undo a sequence's reverse complement.")
+    ] = False,
     ring: Annotated[
         int | None,
         typer.Option(
@@ -101,6 +105,7 @@ def fit(
       unshift fit mnist-10k --preset dense --turns quarter --out turned.safetensors
       unshift fit panoramas/ --size 64x512 --ring -1 --out panoramas.safetensors
       unshift fit mnist-10k --size 112 --preset dense --rotation --out rotated.safetensors
+      unshift fit genomes.fa --preset sequence --strand --out mine.safetensors
       unshift fit images.npy --preset dense --epochs 30 --out mine.safetensors --resume
     """
     import torch
@@ -109,8 +114,9 @@ def fit(
     from unshift.evaluation import restoration_rates
 
     keep_freed_memory()
-    if (turns is not None) + (ring is not None) + rotation > 1:
-        raise ValueError("give one of --turns, --ring and --rotation, not several")
+    if (turns is not None) + strand + (ring is not None) + rotation > 1:
+        raise ValueError("give one of --turns, --strand, --ring and --rotation, not several")
+    turns = TurnGroup.strand if strand else turns
     steps = preparation(size, crop, channels, pad)
     state = checkpoint or Path(f"{out}.checkpoint")
     check_output(out, state, resume, force)
@@ -190,7 +196,7 @@ def _readers(images: Any) -> int:
     """Return how many processes read: none for what is in memory, or for so few files that they would start in vain."""
     import torch
 
-    return 0 if isinstance(images, torch.Tensor) or len(images) < 200 else 2
+    return 0 if isinstance(images, torch.Tensor | list) or len(images) < 200 else 2
 
 
 def _check_device(device: str) -> None:

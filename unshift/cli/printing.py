@@ -40,7 +40,7 @@ def file_size(count: int) -> str:
 
 def image_size(size: Iterable[int]) -> str:
     """Write (32, 48) as ``32x48``."""
-    return "x".join(map(str, size))
+    return "x".join(map(str, size)) or "any size"
 
 
 def named_files(paths: Iterable[Any], most: int = 5) -> str:

@@ -1,4 +1,4 @@
-"""``unshift restore``: image files, moved back to where they were."""
+"""``unshift restore``: image files, moved back to where they were, and sequences, turned to their start."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from unshift.cli.outputs import check_folder
 from unshift.cli.prepared_data import preparation
 from unshift.cli.printing import named_files, print_json
 from unshift.cli.restoring import Outcome, Restoring
+from unshift.cli.sequence_files import restore_sequences
 
 if TYPE_CHECKING:
     from unshift.restorer import Chain, Estimate, Restorer
@@ -30,10 +31,13 @@ TABLE = "poses.csv"
 
 def restore(
     images: Annotated[
-        list[Path], typer.Argument(metavar="IMAGES...", help="Image files, or folders of them at any depth.")
+        list[Path],
+        typer.Argument(metavar="IMAGES...", help="Image files, or folders of them at any depth; or FASTA files."),
     ],
     restorer: Model,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write to; not one that holds the inputs.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder to write to, not one that holds the inputs; a file for sequences.")
+    ],
     min_confidence: Annotated[
         float,
         typer.Option(
@@ -70,16 +74,28 @@ def restore(
     It has the columns that the restorer reads; with --min-confidence also restored, which is false for the
     images that were copied as they are.
 
+    Sequences of FASTA files are turned to their start, in order, into one FASTA file OUT, letters and headers
+    as they were. Beside it, OUT's name with .csv is a table: name, length, start (the base of the input,
+    counted from 1, that became the first), strand, confidence, tied, and oriented, which is false for those
+    that --min-confidence left as they were. Exit code 1 if there are any.
+
     \b
     Examples:
       unshift restore shifted/ --restorer photos.safetensors --out restored/
       unshift restore photos/ --restorer photos.safetensors --out restored/ --min-confidence 0.5
       unshift restore a.png b.png --restorer mnist --resize --out restored/
       unshift restore scans/ --restorer mnist-rotation --resize --out upright/
+      unshift restore genomes.fa --restorer mitogenome --out oriented.fa --min-confidence 0.9
     """
+    from unshift.data.sequences import is_fasta
     from unshift.progress import Progress
     from unshift.weights import load, write_atomically
 
+    if any(map(is_fasta, images)):
+        if resize or crop or skip_unreadable or any(given is not None for given in (size, channels, pad)):
+            raise ValueError("sequences are restored as they are: leave out all options that are for images")
+        left = restore_sequences(images, load(restorer), out, min_confidence, force, as_json)
+        raise typer.Exit(1 if left else 0)
     model = load(restorer, pad=pad)
     targets = _targets(images, out)
     table = out / TABLE

@@ -12,8 +12,7 @@ from unshift.cli.prepared_data import open_for, preparation
 from unshift.cli.printing import print_json
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from unshift.ragged import Images
     from unshift.restorer import Chain, Restorer
     from unshift.verification import Verification
 
@@ -66,6 +65,7 @@ def verify(
       unshift verify --data photos/ --restorer photos.safetensors --seconds 20
       unshift verify --data mnist --restorer mnist-turns --limit 1000 --all --no-brute-force
       unshift verify --data mnist --restorer mnist --limit 100 --all --brute-force
+      unshift verify --data genomes.fa --restorer mitogenome
       unshift verify --data mnist3d --restorer mnist3d --limit 2 --sample 1
     """
     from unshift.weights import load
@@ -75,9 +75,10 @@ def verify(
     if brute_force is False and not provable:
         raise ValueError("a chain of restorers can be checked by brute force only; leave --no-brute-force out")
     steps = preparation(size, crop, channels, pad, model.trained_on.get("preparation"))
-    found = open_for(model, data, split, limit, steps).load()
+    source = open_for(model, data, split, limit, steps)
+    found = source if isinstance(source.images, list) else source.load()  # sequences are in memory already
     started = time.monotonic()
-    todo: dict[str, tuple[Tensor, bool]] = {}
+    todo: dict[str, tuple[Images, bool]] = {}
     if not brute_force and provable:
         todo["every image"] = found.images, False
     if brute_force is not False:
@@ -100,19 +101,20 @@ def verify(
         raise typer.Exit(1)
 
 
-def _some(images: Tensor, count: int | None) -> Tensor:
+def _some(images: Images, count: int | None) -> Images:
     """Return ``count`` of the images at random, the same ones each time."""
     import torch
 
     if count is None or count >= len(images):
         return images
-    return images[torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:count].sort().values]
+    chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:count].sort().values
+    return images[chosen] if isinstance(images, torch.Tensor) else [images[row] for row in chosen.tolist()]
 
 
-def _checked(model: Restorer | Chain, images: Tensor, brute_force: bool, bound: dict[str, Any]) -> Verification:
+def _checked(model: Restorer | Chain, images: Images, brute_force: bool, bound: dict[str, Any]) -> Verification:
     from unshift.verification import verify as check
 
-    positions = model.stages[0].coordinates.canvas(images[:1])[0, :, 0].numel()
+    positions = model.stages[0].coordinates.canvas(images[0][None])[0, :, 0].numel()
     batch = max(1, min(1024, 2**20 // positions))  # moves at a time: a photo has 50,000 positions
     return check(model, images, brute_force=brute_force, batch_size=batch, progress=True, **bound)
 

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from unshift.data import arrays, photos, shards
+from unshift.data import arrays, photos, sequences, shards
 from unshift.data.catalogue import DATASETS, dataset, find
 from unshift.data.pixels import ImageSet, check_channels, check_fit, fit_to, prepare, to_channels
 
@@ -23,7 +23,7 @@ class ImageSource:
     """Images that may still be on disk: a tensor, or a data set whose items are read when they are asked for."""
 
     images: Any
-    """A tensor ``(n, channel, *spatial)``, or a ``Dataset`` of image files."""
+    """A tensor ``(n, channel, *spatial)``, a list of sequences ``(4, length)``, or a ``Dataset`` of image files."""
     labels: Tensor | None
     name: str
     classes: tuple[str, ...] = ()
@@ -33,12 +33,22 @@ class ImageSource:
         images = self.images
         if isinstance(images, Tensor):
             images = prepare(images[:limit], preparation)
+        elif isinstance(images, list):
+            if preparation:
+                raise ValueError(f"sequences are taken as they are, not changed by {', '.join(preparation)}")
+            images = images[:limit]
         elif preparation or limit is not None:
             images = _Prepared(images, preparation, limit)
         return replace(self, images=images, labels=None if self.labels is None else self.labels[:limit])
 
     def load(self) -> ImageSet:
-        """Read all of them into memory."""
+        """Read all of them into memory.
+
+        Raises:
+            ValueError: If they are sequences, which no tensor holds.
+        """
+        if isinstance(self.images, list):
+            raise ValueError(f"{self.name} holds sequences, and images were wanted")
         loaded = self.images if isinstance(self.images, Tensor) else photos.load_files(self.images)
         return ImageSet(loaded, self.labels, self.name, self.classes)
 
@@ -130,11 +140,13 @@ def open_source(
         raise ValueError(f"{path} is one file: it has no split {split!r}")
     if path.suffix.lower() in arrays.SUFFIXES:
         return _fitted(arrays.load_array(path, layout), size, fit, channels)
+    if sequences.is_fasta(path):
+        return ImageSource([sequences.encode(record.text) for record in sequences.read_fasta(path)], None, path.name)
     if path.suffix.lower() == ".tar":
         return _of_files(shards.ShardFiles([path], size=size, fit=fit, channels=channels or 3), path)
     if path.suffix.lower() in photos.suffixes():
         return _of_files(photos.ImageFiles([path], size=size, fit=fit, channels=channels or 3), path)
-    raise ValueError(f"{path} is neither an image, a folder of images, a .tar of them, nor a .npy or .npz file")
+    raise ValueError(f"{path} is neither an image, a folder of images, a .tar of them, a .npy or .npz file, nor FASTA")
 
 
 def _fitted(found: ImageSet, size: tuple[int, int] | None, fit: str, channels: int | None) -> ImageSource:

@@ -19,6 +19,7 @@ MODULES = [
     "rotation",
     "poses",
     "seam",
+    "genomes",
 ]
 """Modules of this folder; each has one ``EXPERIMENT``."""
 MAIN = ("table1", "fig1", "fig3")

@@ -21,7 +21,9 @@ from unshift import training
 from unshift.coordinates import Canvas, Centre, Polar, Turns, rotate
 from unshift.data import dataset, prepare, to_float
 from unshift.evaluation import restoration_rates
+from unshift.experiments import mitogenomes
 from unshift.experiments.digit_augmentation import any_angle, jiggle, turned_off_centre
+from unshift.ragged import batches
 
 __all__ = ["RECIPES", "make"]
 
@@ -106,8 +108,24 @@ RECIPES: dict[str, list[dict[str, Any]]] = {
             "augment": [turned_off_centre],
         },
     ],
+    "mitogenome": [
+        {
+            "data": "mitogenomes of bony fish",
+            "load": mitogenomes.examples,
+            "preparation": {},
+            "coordinates": lambda: Turns("strand"),
+            "preset": "sequence",
+            "epochs": 2,
+            "batch_size": 8,
+            "augment": [mitogenomes.substitutions],
+            "about": mitogenomes.ABOUT,
+        }
+    ],
 }
-"""One recipe for each stage: arguments of ``fit``, the data and how they are prepared."""
+"""One recipe for each stage: arguments of ``fit``, the data and how they are prepared.
+
+``load`` brings a split of what is no data set of the catalogue; ``about`` goes to the card.
+"""
 
 
 class _Prepared(Dataset[Tensor]):
@@ -146,7 +164,9 @@ class _WithoutLattice:
 def _fit(recipe: dict[str, Any], **options: Any) -> unshift.Restorer:
     """Train one stage on its full training set."""
     recipe = {**recipe, "drop_unusable": True, "data_name": recipe["data"], **options}
-    raw, preparation = dataset(recipe.pop("data"), "train").images, recipe.pop("preparation")
+    raw, preparation = _images(recipe, "train"), recipe.pop("preparation")
+    for other in ("data", "load", "about"):  # what is no argument of fit
+        recipe.pop(other, None)
     coordinates = recipe.pop("coordinates", lambda: None)()
     network, seed = recipe.pop("network", None), recipe.get("seed", 0)
     weights_seed = recipe.pop("weights_seed", seed)
@@ -172,6 +192,11 @@ def _fit(recipe: dict[str, Any], **options: Any) -> unshift.Restorer:
         restorer = unshift.fit(images, coordinates=coordinates, **recipe)
     restorer.trained_on["preparation"] = preparation
     return restorer
+
+
+def _images(recipe: dict[str, Any], split: str) -> Any:
+    """Return the images of a split: a tensor, or a list of arrays."""
+    return recipe["load"](split) if "load" in recipe else dataset(recipe["data"], split).images
 
 
 def _rates(restorer: unshift.Restorer | unshift.Chain, parts: Iterable[Tensor]) -> dict[str, Any]:
@@ -200,9 +225,10 @@ def make(name: str, folder: Path, *, progress: bool = True, **changes: Any) -> u
             "seconds": round(math.fsum(one["seconds"] for one in told), 1),
         }
     first = RECIPES[name][0]
-    images = dataset(first["data"], "test").images
-    parts = (prepare(part, first["preparation"]) for part in images.split(500))
+    parts = (prepare(part, first["preparation"]) for part in batches(_images(first, "test"), 500))
     restorer.metadata["test"] = _rates(restorer, parts)
+    if "about" in first:
+        restorer.metadata["about"] = first["about"]
     restorer.save(folder / f"{name}.safetensors")
     return restorer
 
