@@ -115,7 +115,7 @@ def test_experiments_are_found_by_the_papers_numbers():
         kind, number = ("Table", item[5:]) if item.startswith("table") else ("Figure", item[3:])
         assert find(item).item == f"{kind} {number}"
     assert (find("fig5").name, find("fig6").name) == ("volumes", "rotation")
-    with pytest.raises(ValueError, match="no experiment named 'fig99'; there are .*table1, fig1"):
+    with pytest.raises(ValueError, match=r"no experiment named 'fig99'; there are .*table1, fig1"):
         find("fig99")
 
 
