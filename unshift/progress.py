@@ -6,15 +6,17 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
 from tqdm.auto import tqdm
 
-__all__ = ["Progress", "duration", "still_working", "tracked"]
+__all__ = ["Progress", "duration", "never_silent", "tracked"]
 
 Item = TypeVar("Item")
 EVERY_SECONDS = 5.0
+_last = [0.0]
+"""When the last line was written, by whatever wrote it."""
 
 
 def duration(seconds: float) -> str:
@@ -70,8 +72,8 @@ class Progress:
         return text
 
     def _line(self, text: str) -> None:
-        print(f"{self.what}: {text}", file=sys.stderr, flush=True)
-        self._told = time.monotonic()
+        _write(f"{self.what}: {text}")
+        self._told = _last[0]
 
     def __enter__(self) -> Progress:
         """Begin."""
@@ -92,18 +94,28 @@ def tracked(items: Iterable[Item], what: str, unit: str, show: bool = True, tota
 
 
 @contextlib.contextmanager
-def still_working(what: str, doing: str) -> Iterator[None]:
-    """Say what is being done, and every few seconds that it still is: for work that cannot tell how far it is."""
+def never_silent(name: Callable[[], str | None]) -> Iterator[None]:
+    """Say every few seconds that work goes on, wherever nothing else is said; on a terminal, say nothing.
+
+    Args:
+        name: What the work is called by then, or None for work that is not meant to end.
+    """
     begun, over = time.monotonic(), threading.Event()
+    _last[0] = begun
 
     def tell() -> None:
-        while not over.wait(EVERY_SECONDS):
-            print(f"{what}: {doing}, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+        while not over.wait(1.0):
+            if time.monotonic() - _last[0] >= EVERY_SECONDS + 2 and (called := name()) is not None:
+                _write(f"{called}: at work, {time.monotonic() - begun:.0f} s")
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    if not sys.stderr.isatty():
+        threading.Thread(target=tell, daemon=True).start()
     try:
         yield
     finally:
         over.set()
-        teller.join()
+
+
+def _write(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+    _last[0] = time.monotonic()

@@ -29,6 +29,9 @@ FEWEST = 16
 
 Compare = Callable[[Any], int]
 
+TRIED = 32
+"""Moves that are timed first."""
+
 OVERTIME = 1.5
 """How many times the time planned the work may take before it stops: a tied image costs more than others."""
 
@@ -212,7 +215,7 @@ class _Check:
 
     def _cost(self) -> tuple[float, float]:
         """Return the seconds that an image takes, and each move of it."""
-        count = min(len(self.moves.shift), self.batch_size)
+        count = min(len(self.moves.shift), self.batch_size, TRIED)
         taken = []
         for tried in (1, 1, count):  # the first time, filters are made ready
             started = time.monotonic()

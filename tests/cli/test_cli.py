@@ -263,8 +263,9 @@ def test_as_a_process(made):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert json.loads(out)["rates"]["images"] == 80
-    assert err.startswith(b"unshift: warning: 64 of the 64 training images ")
-    assert err.count(b"\n") == 1  # no bars, no other warnings: what takes a moment is not told of
+    told = [line for line in err.splitlines() if b": at work, " not in line]  # on a busy machine
+    assert len(told) == 1  # no bars, no other warnings: what takes a moment is not told of
+    assert told[0].startswith(b"unshift: warning: 64 of the 64 training images ")
     out, err = failing.communicate(timeout=60)
     assert (failing.returncode, out) == (2, b"")
     assert err.startswith(b"unshift: error: no restorer 'nothing'")

@@ -25,7 +25,11 @@ class Group(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; here ``--debug`` is known."""
-        with warnings.catch_warnings():
+        from unshift.progress import never_silent
+
+        # A server runs until it is stopped: it is not at work.
+        name = lambda: None if ctx.invoked_subcommand == "demo" else ctx.invoked_subcommand  # noqa: E731
+        with never_silent(name), warnings.catch_warnings():
             warnings.showwarning = _show
             warnings.simplefilter("ignore", DeprecationWarning)  # of PyTorch's parts, for us to act on
             try:

@@ -46,13 +46,11 @@ def export(
     check_folder(out.parent)
     from unshift.exporting import OPSET
     from unshift.exporting import export as write
-    from unshift.progress import still_working
     from unshift.weights import load
 
     model = load(restorer, pad=pad)
     net = load_classifier(classifier) if classifier else None
-    with still_working("export", f"making the graph of {restorer}"):
-        write(model, out, classifier=net, size=size, scores=scores, name=Path(restorer).stem)
+    write(model, out, classifier=net, size=size, scores=scores, name=Path(restorer).stem)
     size_in_bytes, opset = out.stat().st_size, None if out.suffix.lower() == ".pt2" else OPSET
     if as_json:
         about = {"file": str(out), "bytes": size_in_bytes, "restorer": restorer, "classifier": classifier}
