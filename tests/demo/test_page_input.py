@@ -113,8 +113,9 @@ def test_what_moves_does_not_move_a_drawing(page):
 
 
 @pytest.mark.slow
-def test_drawing(page, python):
+def test_drawing(fresh, python):
     """A digit drawn in a corner: found, moved to the middle, and read."""
+    page = fresh  # with nothing drawn yet
     from selenium.webdriver import ActionChains
 
     page.find("[data-mode=draw]").click()

@@ -55,7 +55,8 @@ def test_drag_and_rotate_at_once(poser):
     assert "°" in poser.text("found-angle")
     # The mark stands on the highest of the centre's scores.
     moved = torch.tensor(poser.js("return window.unshift.input()")).view(1, 1, 32, 32)
-    _, scores = unshift.load(MNIST.pose).read(moved, moved)
+    centre = unshift.load(MNIST.pose).stages[0]
+    scores = centre.scores(centre.coordinates.canvas(moved))[:, 0]
     down, right = ((value + 16) % 32 for value in poser.found)
     assert int(scores[0, down, right]) == int(scores.max())
     at = [poser.js(f"return parseFloat(document.getElementById('peak').style.{side})") for side in ("top", "left")]
