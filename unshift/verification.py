@@ -262,7 +262,7 @@ class _Check:
         return 0, lambda moves: _different(ordered_bits(self.subject(self._moved(image, moves))), wanted)
 
     def _by_proof(self, image: Tensor, probes: Any) -> tuple[int, Compare]:
-        """Return the same, given that scores move along; and how many of a few moves belie that."""
+        """Return the same, given that scores move along; and how many of a few moves contradict that."""
         coordinates, size = self.coordinates, tuple(image.shape[2:])
         scores = self.subject.scores(coordinates.canvas(image))
         seen = self.subject.scores(coordinates.canvas(self._moved(image, probes)))

@@ -82,7 +82,7 @@ def fit(
     ] = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Where to keep the state. Default: OUT.checkpoint.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a killed run stopped.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT, and start anew.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT, and start over.")] = False,
     drop_unusable: Annotated[
         bool, typer.Option("--drop-unusable", help="Leave out constant images and moved copies.")
     ] = False,

@@ -59,7 +59,7 @@ def restore(
 
     Shifts and turns move pixels and change none: PNG and other lossless formats keep every value, mode and
     palette. Rotations by other than quarter turns mix neighbouring pixels; images with a palette then become
-    RGB. JPEG is lossy by nature and is written anew at quality 95. Files keep their names, and the places
+    RGB. JPEG is lossy by nature and is written again at quality 95. Files keep their names, and the places
     they had in a folder. If any file cannot be read, nothing is written, unless --skip-unreadable passes it
     over and the summary names it.
 
@@ -214,7 +214,7 @@ def _targets(inputs: Sequence[Path], out: Path) -> dict[Path, Path]:
 
 
 def _reader(model: Restorer | Chain, resize: bool, steps: dict[str, Any]) -> Reader:
-    """Return how to read images for ``model``: scaled if asked; refuse restorers of other than images."""
+    """Return how to read images for ``model``: scaled if asked; refuse restorers that do not take images."""
     from unshift.weights import image_shape
 
     channels, size = image_shape(model)

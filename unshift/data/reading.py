@@ -183,7 +183,7 @@ class Items:
     shuffled = Memory.shuffled
 
     def through(self, function: Callable[[Tensor], Tensor]) -> Reader:
-        """See :class:`Reader`. Done where an item is read, each time anew."""
+        """See :class:`Reader`. Done each time an item is read."""
         return Items(self.items, _followed_by(self.image, function), self.workers, self.begin)
 
     def name(self, row: int) -> str:
@@ -245,7 +245,7 @@ class Stream:
         )
 
     def through(self, function: Callable[[Tensor], Tensor]) -> Reader:
-        """See :class:`Reader`. Done where an item is read, each time anew."""
+        """See :class:`Reader`. Done each time an item is read."""
         return Stream(self.items, _followed_by(self.image, function), self.workers)
 
     name = Memory.name

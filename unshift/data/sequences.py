@@ -97,7 +97,7 @@ def _check(text: str) -> None:
     if strange := sorted(set(text) - set(MEANING) - set("".join(MEANING).lower())):
         shown = ", ".join(map(repr, strange[:5]))
         hint = "; gaps have no place in a circle: remove them" if "-" in strange else "; is it a protein?"
-        raise ValueError(f"is no nucleotide sequence: it has {shown}{hint}")
+        raise ValueError(f"is not a nucleotide sequence: it has {shown}{hint}")
     if {"T", "U"} <= set(text.upper()):
         raise ValueError("has both T and U: it must be DNA or RNA")
 

@@ -151,7 +151,7 @@ class Server(ThreadingHTTPServer):
             self._hang_up(connection)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a visitor that is gone or was hung up on is no error of ours."""
+        """Say nothing: a visitor that is gone or was hung up on is not an error of ours."""
 
     @staticmethod
     def _hang_up(connection: socket.socket) -> None:

@@ -176,7 +176,7 @@ class IntegerEstimator(nn.Module):
         return images.unflatten(1, (-1, *self.across)) if self.across else images
 
     def plan(self, size: tuple[int, ...], device: torch.device) -> Plan:
-        """Return what the network needs at this size, computed anew only when its integers have changed."""
+        """Return what the network needs at this size, computed again only when its integers have changed."""
         if is_traced():
             found = self._plans.get((size, "graph"))
             local: list[Any] = list(self.local)
