@@ -32,7 +32,7 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="The file to write; .safetensors by custom.")],
     preset: Annotated[
         Preset,
-        typer.Option(help="paper: 486 weights; dense: best on centred objects; seam: photos; sequence: genomes."),
+        typer.Option(help="paper: 486 weights; lines or dense: centred objects; seam: photos; sequence: genomes."),
     ] = Preset.paper,
     turns: Annotated[
         TurnGroup | None,
