@@ -90,7 +90,10 @@ def test_fasta_files_go_by_their_names(name, wanted):
         (b"", "is empty: it holds no sequence"),
         (b"\n\n", "is empty: it holds no sequence"),
         (b">x\n>y\nAC\n", r"sequence 1 \(x\) is empty"),
-        (b">p\nMKVLAAGIVPLLEQ\n", r"sequence 1 \(p\) is not a nucleotide sequence: it has 'E', 'I', .*; is it a protein"),
+        (
+            b">p\nMKVLAAGIVPLLEQ\n",
+            r"sequence 1 \(p\) is not a nucleotide sequence: it has 'E', 'I', .*; is it a protein",
+        ),
         (b">p\nAC-GT\n", "gaps have no place in a circle"),
         (b">p\nACUT\n", "has both T and U"),
         (b"ACGT\n", "cannot be read as FASTA: .*Expected '>'"),
