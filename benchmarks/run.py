@@ -20,10 +20,27 @@ import torch
 from arithmetic import blocks, epoch, kernels, layers, limit
 from frontier import frontier
 from inference import classifiers, moves, onnx, sizes, ties, turns
+from scaling import memory, processes, reading
 from timing import ROOT, Rows
 
 STORED, PAGE = ROOT / "results" / "benchmarks.json", ROOT / "docs" / "benchmarks.md"
-SECTIONS = (classifiers, turns, onnx, sizes, ties, layers, epoch, frontier, limit, blocks, kernels, moves)
+SECTIONS = (
+    classifiers,
+    turns,
+    onnx,
+    sizes,
+    ties,
+    layers,
+    epoch,
+    frontier,
+    limit,
+    blocks,
+    kernels,
+    moves,
+    reading,
+    memory,
+    processes,
+)
 
 
 def table(rows: Rows) -> str:

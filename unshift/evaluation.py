@@ -77,6 +77,7 @@ def restoration_rates(
     reader = open_reader(images)
     if not len(reader):
         raise ValueError("no images to measure on")
+    ranks.check_enough(len(reader))
     parts = [some for some in map(ranks.share, reader.rows(batch_size)) if len(some)]
     return rates_of(restorer, tracked(reader.read(parts), "rates", "batches", progress, len(parts)))
 

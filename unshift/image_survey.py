@@ -18,6 +18,8 @@ from unshift.shifts import check_images, undo
 __all__ = ["Survey", "shifted_copies", "usable"]
 
 AT_A_TIME = 64
+"""Images looked over at a time, if that is fewer than :data:`PIXELS`."""
+PIXELS = 2**23
 
 
 class Survey:
@@ -25,6 +27,7 @@ class Survey:
 
     Args:
         reader: The images.
+        pixels: About how many values an image has.
         skip_unreadable: Note images that cannot be read, and go on.
         progress: Tell how far it is.
         ragged: They may differ in size.
@@ -45,14 +48,19 @@ class Survey:
     """Why the others could not be read."""
 
     def __init__(
-        self, reader: Reader, skip_unreadable: bool = False, progress: bool = False, ragged: bool = False
+        self,
+        reader: Reader,
+        pixels: int = 1,
+        skip_unreadable: bool = False,
+        progress: bool = False,
+        ragged: bool = False,
     ) -> None:
         self.unreadable, self._ragged = {}, ragged
         self._shape: tuple[tuple[int, ...], str] | None = None
         shares: list[Tensor] = []  # the rows of each batch, as it is asked for
 
         def asked() -> Iterator[Tensor]:
-            for rows in reader.rows(AT_A_TIME * ranks.count()):
+            for rows in reader.rows(max(1, min(AT_A_TIME, PIXELS // pixels)) * ranks.count()):
                 shares.append(ranks.share(rows))
                 if len(shares[-1]):
                     yield shares[-1]
@@ -83,7 +91,8 @@ class Survey:
         contents = torch.tensor([fingerprint(image) for image in images])
         flat = images.flatten(2)
         constant = (flat == flat[:, :, :1]).all(2).all(1)
-        return torch.stack([rows, contents, shift_invariant(images), constant.long()], 1)
+        sums = torch.cat([shift_invariant(part) for part in images.split(max(1, 2**20 // images[0].numel()))])
+        return torch.stack([rows, contents, sums, constant.long()], 1)
 
     def _check_shape(self, shape: tuple[int, ...], name: str) -> None:
         first, other = self._shape or (shape, name)

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from tqdm.auto import tqdm
 
+from unshift import ranks
+
 __all__ = ["Progress", "duration", "never_silent", "tracked"]
 
 Item = TypeVar("Item")
@@ -39,7 +41,7 @@ class Progress:
 
     def __init__(self, what: str, total: int | None, unit: str, show: bool = True, done: int = 0) -> None:
         self.what, self.total, self.unit, self.done = what, total, unit, done
-        terminal = sys.stderr.isatty()
+        terminal, show = sys.stderr.isatty(), show and ranks.is_first()
         self._show, self._plain = show, show and not terminal
         self._bar = tqdm(total=total, initial=done, desc=what, unit=unit, disable=not (show and terminal))
         self._begun = self._told = time.monotonic()

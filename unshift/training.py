@@ -96,7 +96,6 @@ def fit(
     settings = {"preset": name, "data": data_name, "seed": seed, "augment": [*augmentations], **complete(name, recipe)}
     if type(bits) is not int or not 2 <= bits <= 21:
         raise ValueError(f"bits must be a whole number from 2 to 21, got {bits!r}")
-    progress = progress and ranks.is_first()
     examples = Examples(
         images,
         Canvas() if coordinates is None else coordinates,
@@ -109,7 +108,7 @@ def fit(
         progress=progress,
     )
     settings |= examples.describe()
-    network = _network(preset, examples, seed, augmentations).to(device)
+    network = _network(preset, examples, seed, augmentations).to(ranks.device(str(device)))
     run = Run(network, examples, settings, augmentations)
     with _kept(run, checkpoint, resume) as store:
         run.train(store, progress)

@@ -85,15 +85,14 @@ class Examples:
         self.shape = _least([image.shape for image in images]) if self.ragged else tuple(first.shape[1:])
         self.on_canvas = not whole and not self.ragged and canvas.shape[1] == 1 and canvas.numel() < first.numel()
         self.reader = reader.through(functools.partial(_first_copy, coordinates)) if self.on_canvas else reader
-        self.survey = Survey(self.reader, skip_unreadable, progress, self.ragged)
+        self.survey = Survey(self.reader, first.numel(), skip_unreadable, progress, self.ragged)
         rows = usable(self.survey, self.reader, drop_unusable)
         held_out = validation if isinstance(validation, int) else max(1, round(validation * len(rows)))
         if not 1 <= held_out < len(rows):
             raise ValueError(f"validation must leave images to train on: got {validation!r} of {len(rows)} images")
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
         self.train, self.held = rows[order[held_out:]], rows[order[:held_out]]
-        if ranks.count() > len(self.train):
-            raise ValueError(f"{ranks.count()} processes are more than the {len(self.train)} images to train on")
+        ranks.check_enough(len(self.train))
 
     @property
     def size(self) -> list[int]:
@@ -138,7 +137,7 @@ class Examples:
     def sample(self) -> Images:
         """Canvases of the first images to train on."""
         rows = self.train[: max(1, min(SAMPLE, SAMPLE_BYTES // math.prod(self.shape)))].sort().values
-        read = self.reader.read(rows.split(64))
+        read = self.reader.read(rows.split(16))
         if self.ragged:
             return [copy for part in itertools.chain(*read) for copy in self.canvas(part).flatten(0, 1)][:SAMPLE]
         return torch.cat([self.canvas(one_tensor(batch)).flatten(0, 1) for batch in read])[:SAMPLE]

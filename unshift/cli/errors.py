@@ -11,6 +11,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from unshift.cli.processes import label, together
+
 
 class Group(TyperGroup):
     """The commands, and the one place where an exception becomes one line and an exit code."""
@@ -33,9 +35,10 @@ class Group(TyperGroup):
             warnings.showwarning = _show
             warnings.simplefilter("ignore", DeprecationWarning)  # of PyTorch's parts, for us to act on
             try:
-                result = super().invoke(ctx)
-                sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's last moments
-                return result
+                with together():
+                    result = super().invoke(ctx)
+                    sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's last moments
+                    return result
             except (Exception, KeyboardInterrupt) as error:
                 raise typer.Exit(report(error, ctx.params["debug"])) from error
 
@@ -59,8 +62,9 @@ def report(error: BaseException, debug: bool) -> int:
 
 
 def warn(message: str) -> None:
-    """Print a warning."""
-    _line("warning", message)
+    """Print a warning, if this is the process that tells."""
+    if not label():
+        _line("warning", message)
 
 
 def first_line(error: BaseException) -> str:
@@ -76,4 +80,4 @@ def _show(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _line(kind: str, message: str) -> None:
-    print(f"unshift: {kind}: {' '.join(message.split())}", file=sys.stderr)
+    print(f"unshift: {kind}: {label()}{' '.join(message.split())}", file=sys.stderr)

@@ -16,9 +16,11 @@ from unshift.cli.options import Channels, Crop, Json, Pad, Preset, Share, Size, 
 from unshift.cli.outputs import check_output
 from unshift.cli.prepared_data import choose_split, open_prepared, preparation
 from unshift.cli.printing import file_size, image_size, print_json, rates_line
+from unshift.cli.processes import restarted
 
 if TYPE_CHECKING:
     from unshift.coordinates import Coordinates
+    from unshift.data import ImageSource
     from unshift.restorer import Chain, Restorer
 
 
@@ -111,7 +113,6 @@ def fit(
     import torch
 
     from unshift import training, weights
-    from unshift.evaluation import restoration_rates
 
     keep_freed_memory()
     if (turns is not None) + strand + (ring is not None) + rotation > 1:
@@ -119,6 +120,7 @@ def fit(
     turns = TurnGroup.strand if strand else turns
     steps = preparation(size, crop, channels, pad)
     state = checkpoint or Path(f"{out}.checkpoint")
+    resume = resume or restarted()
     check_output(out, state, resume, force)
     _check_device(device)
     if threads:
@@ -161,11 +163,8 @@ def fit(
                 data_name=images.name,
             )
         restorer.trained_on["preparation"] = steps
-        restorer.save(out)
-    if held is not None and "test" not in restorer.metadata:
-        restorer.metadata["test"] = restoration_rates(restorer, held.images, progress=True).as_dict()
-        restorer.save(out)
-    _print_fitted(out, restorer, as_json)
+        _save(restorer, out)
+    _finish(restorer, out, held, as_json)
 
 
 def _coordinates(
@@ -190,6 +189,25 @@ def _told_of(state: Path) -> Iterator[None]:
         kept = f"the state is in {state}: the same command with --resume goes on"
         print(f"\n{kept if state.exists() else 'stopped before there was a state to keep'}", file=sys.stderr)
         raise
+
+
+def _finish(restorer: Restorer | Chain, out: Path, held: ImageSource | None, as_json: bool) -> None:
+    """Measure on the test split, if there is one and that was not done before, and print what was fitted."""
+    from unshift.evaluation import restoration_rates
+    from unshift.ranks import is_first
+
+    if held is not None and "test" not in restorer.metadata:
+        restorer.metadata["test"] = restoration_rates(restorer, held.images, progress=True).as_dict()
+        _save(restorer, out)
+    if is_first():
+        _print_fitted(out, restorer, as_json)
+
+
+def _save(restorer: Restorer | Chain, out: Path) -> None:
+    from unshift.ranks import is_first
+
+    if is_first():
+        restorer.save(out)
 
 
 def _readers(images: Any) -> int:

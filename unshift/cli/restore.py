@@ -87,6 +87,7 @@ def restore(
       unshift restore scans/ --restorer mnist-rotation --resize --out upright/
       unshift restore genomes.fa --restorer mitogenome --out oriented.fa --min-confidence 0.9
     """
+    from unshift import ranks
     from unshift.data.sequences import is_fasta
     from unshift.progress import Progress
     from unshift.weights import load, write_atomically
@@ -94,6 +95,8 @@ def restore(
     if any(map(is_fasta, images)):
         if resize or crop or skip_unreadable or any(given is not None for given in (size, channels, pad)):
             raise ValueError("sequences are restored as they are: leave out all options that are for images")
+        if ranks.count() > 1:
+            raise ValueError("sequences are restored by one process: leave out torchrun")
         left = restore_sequences(images, load(restorer), out, min_confidence, force, as_json)
         raise typer.Exit(1 if left else 0)
     model = load(restorer, pad=pad)
@@ -104,39 +107,62 @@ def restore(
     reader = _reader(model, resize, preparation(size, crop, channels, None))
     hint = "" if reader.size else "; --resize scales images to the size this restorer was made for"
     restoring = Restoring(model, reader, min_confidence, skip_unreadable, _Colours(reader.channels), hint)
-    with _staged(out) as place, Progress("restore", len(targets), "images") as told:
-        outcome = restoring.run(targets, lambda target: place / target.relative_to(out), told.update)
-        if not outcome.found:
-            raise ValueError(
-                f"none of the {len(targets):,} files can be read: {next(iter(outcome.unreadable.values()))}"
-            )
+    ranks.check_enough(len(targets))
+    order = {target: number for number, target in enumerate(targets)}
+    mine = dict(ranks.share([*targets.items()]))
+    with _staged(out) as place, Progress("restore", len(mine), "images") as told:
+        outcome = restoring.run(mine, lambda target: place / target.relative_to(out), told.update)
+        found = [
+            {"at": order[target], "source": str(source), **_entry(source, target, out, model, outcome)}
+            for target, source in mine.items()
+        ]
+        entries = sorted(ranks.gathered_json(found), key=lambda entry: entry["at"])
+        if not any("row" in entry for entry in entries):
+            raise ValueError(f"none of the {len(targets):,} files can be read: {entries[0]['unreadable']}")
         for target in outcome.found:
             target.parent.mkdir(parents=True, exist_ok=True)
             (place / target.relative_to(out)).replace(target)
-    rows = [{"file": target.relative_to(out).as_posix(), **_row(model, one)} for target, one in outcome.found.items()]
+    if not ranks.is_first():
+        return
+    rows = [entry["row"] for entry in entries if "row" in entry]
     if min_confidence:
-        rows = [row | {"restored": out / row["file"] not in outcome.doubtful} for row in rows]
+        rows = [{**entry["row"], "restored": not entry["doubtful"]} for entry in entries if "row" in entry]
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]))
     writer.writeheader()
     writer.writerows({k: json.dumps(v) if isinstance(v, bool) else v for k, v in row.items()} for row in rows)
     # Names that are not valid UTF-8 are kept as they are on disk.
     write_atomically(table, text.getvalue().encode("utf-8", "surrogateescape"))
-    _print_outcome(outcome, table, rows, as_json)
+    _print_outcome(entries, table, rows, as_json)
 
 
-def _print_outcome(outcome: Outcome, table: Path, rows: list[dict[str, Any]], as_json: bool) -> None:
+def _entry(source: Path, target: Path, out: Path, model: Restorer | Chain, outcome: Outcome) -> dict[str, Any]:
+    """Return what became of one file, as plain data: ranks tell each other."""
+    if target not in outcome.found:
+        return {"unreadable": outcome.unreadable[source]}
+    estimate = outcome.found[target]
+    return {
+        "row": {"file": target.relative_to(out).as_posix(), **_row(model, estimate)},
+        "moved": any(part is not None and bool(part.any()) for part in estimate[:3]),
+        "doubtful": target in outcome.doubtful,
+    }
+
+
+def _print_outcome(entries: list[dict[str, Any]], table: Path, rows: list[dict[str, Any]], as_json: bool) -> None:
     """Say how many were restored, and what else became of files: beside JSON, on stderr."""
-    if outcome.unreadable:
-        warn(f"skipped, because they cannot be read: {named_files(outcome.unreadable)}")
+    unreadable = {Path(entry["source"]): entry["unreadable"] for entry in entries if "unreadable" in entry}
+    if unreadable:
+        warn(f"skipped, because they cannot be read: {named_files(unreadable)}")
     if as_json:
         print_json(rows)
         return
-    restored = [one for target, one in outcome.found.items() if target not in outcome.doubtful]
-    moved = sum(any(part is not None and bool(part.any()) for part in estimate[:3]) for estimate in restored)
-    kept = f"; {len(outcome.doubtful):,} doubtful ones were copied as they are" if outcome.doubtful else ""
-    skipped = f"; {len(outcome.unreadable):,} unreadable ones were skipped" if outcome.unreadable else ""
-    print(f"{len(restored):,} images restored, {moved:,} of them moved{kept}{skipped}; their poses are in {table}")
+    doubtful = sum(entry.get("doubtful", False) for entry in entries)
+    moved = sum(entry.get("moved", False) and not entry["doubtful"] for entry in entries)
+    kept = f"; {doubtful:,} doubtful ones were copied as they are" if doubtful else ""
+    skipped = f"; {len(unreadable):,} unreadable ones were skipped" if unreadable else ""
+    print(
+        f"{len(rows) - doubtful:,} images restored, {moved:,} of them moved{kept}{skipped}; their poses are in {table}"
+    )
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -112,11 +113,33 @@ def _some(images: Images, count: int | None) -> Images:
 
 
 def _checked(model: Restorer | Chain, images: Images, brute_force: bool, bound: dict[str, Any]) -> Verification:
+    from unshift import ranks
     from unshift.verification import verify as check
+
+    ranks.check_enough(len(images))
 
     positions = model.stages[0].coordinates.canvas(images[0][None])[0, :, 0].numel()
     batch = max(1, min(1024, 2**20 // positions))  # moves at a time: a photo has 50,000 positions
-    return check(model, images, brute_force=brute_force, batch_size=batch, progress=True, **bound)
+    return _together(
+        check(model, ranks.share(images), brute_force=brute_force, batch_size=batch, progress=True, **bound)
+    )
+
+
+def _together(found: Verification) -> Verification:
+    """Add up what the ranks have found, each on its share of the images."""
+    from unshift import ranks
+    from unshift.verification import Verification
+
+    parts = [Verification(**part) for part in ranks.gathered_json([asdict(found)])]
+    possible = [part.moves if part.possible is None else part.possible for part in parts]
+    return Verification(
+        sum(part.images for part in parts),
+        sum(part.moves for part in parts),
+        sum(part.mismatches for part in parts),
+        sum(part.ties for part in parts),
+        found.brute_force,
+        None if all(part.possible is None for part in parts) else sum(possible),
+    )
 
 
 def _print_grounds(results: list[Verification]) -> None:

@@ -1,0 +1,96 @@
+"""Past one machine: photos a second from JPEG files, memory against their number, two processes against one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from PIL import Image
+from timing import ROOT, Rows
+
+SIZE = 224
+
+
+def photos(folder: Path, count: int, size: tuple[int, int] = (375, 500)) -> Path:
+    """Write ``count`` JPEGs of soft colours with some noise: to decode and to train on, they cost what photos cost."""
+    folder.mkdir()
+    chance = torch.Generator().manual_seed(0)
+    for number in range(count):
+        soft = torch.nn.functional.interpolate(torch.rand(1, 3, 9, 12, generator=chance), size, mode="bicubic")[0]
+        pixels = (255 * (soft + 0.05 * torch.randn(3, *size, generator=chance)).clamp(0, 1)).byte()
+        Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(folder / f"{number:06}.jpg", quality=90)
+    return folder
+
+
+def fit(folder: Path, *options: object, processes: int = 1, threads: int = 2) -> dict[str, float]:
+    """Run ``unshift fit`` on a folder; return the seconds of its batches alone, of all of it, and its peak memory."""
+    out = folder.parent / "x.safetensors"
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    command = [
+        *(sys.executable, *(launcher if processes > 1 else []), "-m", "unshift", "fit", str(folder)),
+        *("--preset", "seam", "--size", str(SIZE), "--crop", "--out", str(out), "--force", "--json"),
+        *("--threads", str(threads), *map(str, options)),
+    ]
+    code = (
+        "import resource, subprocess, sys; run = subprocess.run(sys.argv[1:], capture_output=True, text=True);"
+        "sys.stderr.write(run.stderr); run.check_returncode(); print(run.stdout);"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
+    started = time.monotonic()
+    run = subprocess.run([sys.executable, "-c", code, *command], env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    text, memory = run.stdout.rstrip().rsplit("\n", 1)
+    found = json.loads(text)
+    # Of the last epoch: what starts once is over by then.
+    told = [line for line in run.stderr.splitlines() if line.startswith("fit seam") and "epoch" in line]
+    ends = [int(line.split("batches, ")[1].split(" s")[0]) for line in told]
+    rate = found["train_images"] * (len(ends) - 1) / max(1, ends[-1] - ends[0])
+    return {"whole": time.monotonic() - started, "rate": rate, "memory": float(memory)}
+
+
+def reading(quick: bool) -> Rows:
+    """Photos a second in ``unshift fit --preset seam --size 224 --crop``, from a folder of JPEGs of 500x375."""
+    rows = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = photos(Path(place) / "photos", 200 if quick else 2000)
+        for workers in (0, 1, 2):
+            found = fit(
+                folder, "--epochs", 3, "--workers", workers, "--validation", 20, threads=torch.get_num_threads()
+            )
+            rows.append({"workers": workers, "photos a second": f"{found['rate']:.0f}"})
+    return rows
+
+
+def memory(quick: bool) -> Rows:
+    """Peak memory of ``unshift fit`` at 224x224, MB, the largest of its processes, against the number of photos."""
+    rows = []
+    for count in (100, 400) if quick else (100, 10_000):
+        with tempfile.TemporaryDirectory() as place:
+            folder = photos(Path(place) / "photos", count, (256, 256))
+            options = ("--epochs", 1, "--batch-size", 16, "--validation", 10, "--workers", 2)
+            found = fit(folder, *options, threads=torch.get_num_threads())
+            rows.append({"photos": f"{count:,}", "peak, MB": f"{found['memory']:.0f}"})
+    return rows
+
+
+def processes(quick: bool) -> Rows:
+    """One process of one thread, and two of them by ``torchrun``: the same global batch of 32 photos of 224x224."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = photos(Path(place) / "photos", 200 if quick else 1000)
+        options = ("--epochs", 3, "--batch-size", 32, "--workers", 0, "--validation", 20)
+        rates = {count: fit(folder, *options, processes=count, threads=1)["rate"] for count in (1, 2)}
+    return [
+        {
+            "processes": count,
+            "photos a second": f"{rate:.0f}",
+            "efficiency": f"{rate / (count * rates[1]):.2f}",
+        }
+        for count, rate in rates.items()
+    ]

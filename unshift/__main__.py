@@ -1,0 +1,5 @@
+"""``python -m unshift`` is ``unshift``: what ``torchrun -m`` wants."""
+
+from unshift.cli import main
+
+main()
