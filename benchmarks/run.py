@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from arithmetic import blocks, epoch, kernels, layers, limit
+from files import files
 from frontier import frontier
 from inference import classifiers, moves, onnx, sizes, ties, turns
 from scaling import memory, processes, reading
@@ -37,6 +38,7 @@ SECTIONS = (
     blocks,
     kernels,
     moves,
+    files,
     reading,
     memory,
     processes,

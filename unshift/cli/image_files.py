@@ -90,9 +90,10 @@ def _read(source: Path) -> Image:
         if frames > 1 and read.format != "MPO":  # a phone's JPEG with a preview
             raise Unreadable(f"{source} has {frames} frames; only single images are restored")
         read.load()
-        image = ImageOps.exif_transpose(read)
-        image.format = read.format
-        return image
+        kind = read.format
+        ImageOps.exif_transpose(read, in_place=True)
+        read.format = kind
+        return read
 
 
 def encoded(image: Image, source: Path) -> bytes:
