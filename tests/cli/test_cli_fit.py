@@ -273,7 +273,7 @@ def test_fit_refuses_bad_images(pixels):
     positive = "epochs, batch size, patience and learning rate must be positive, got "
     assert positive in refused("fine.npy", "--patience", 0)
     assert positive in refused("fine.npy", "--learning-rate", "nan")
-    several = "give one of --turns, --ring and --rotation, not several"
+    several = "give one of --turns, --strand, --ring and --rotation, not several"
     assert refused("fine.npy", "--turns", "half", "--rotation") == several
     assert refused("fine.npy", "--turns", "half", "--ring", 0) == several
     assert "no preset 'seam' for rotations" in refused("fine.npy", "--rotation", "--preset", "seam")

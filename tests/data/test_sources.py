@@ -46,7 +46,9 @@ def test_what_cannot_be_opened_says_so_in_one_line(tmp_path):
             data.open_images(source)
         assert "\n" not in str(caught.value)
     (tmp_path / "a.txt").write_text("")
-    with pytest.raises(ValueError, match=r"neither an image, a folder of images, a \.tar of them, nor a \.npy"):
+    with pytest.raises(
+        ValueError, match=r"neither an image, a folder of images, a \.tar of them, a \.npy .*, nor FASTA"
+    ):
         data.open_images(tmp_path / "a.txt")
 
 
