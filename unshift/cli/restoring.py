@@ -97,7 +97,8 @@ class Restoring:
                 picture = future.result()
             except Unreadable as error:
                 if not self.skip_unreadable:
-                    raise
+                    hint = "; --skip-unreadable passes over such files" if len(targets) > 1 else ""
+                    raise ValueError(f"{error}{hint}") from error
                 outcome.unreadable[targets[target]] = str(error)
                 continue
             picture.target = target
