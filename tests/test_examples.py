@@ -27,6 +27,7 @@ PRINTS = {
     "fit_on_a_folder": ["180 photos", "found where they are", "1,024 checked", "0 mismatches"],
     "segmentation": ["alone", "to the bit: False", "wrapped", "to the bit: True"],
     "in_a_dataloader": ["as it is", "restored"],
+    "light_curves": ["all observations a band", "12 observations a band", "of 50 new stars"],
     "which_layer_breaks": ["MaxPool2d", "BREAKS IT", "equivariant", "position turns into a feature"],
 }
 

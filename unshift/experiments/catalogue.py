@@ -20,6 +20,7 @@ MODULES = [
     "poses",
     "seam",
     "genomes",
+    "light_curves",
 ]
 """Modules of this folder; each has one ``EXPERIMENT``."""
 MAIN = ("table1", "fig1", "fig3")
