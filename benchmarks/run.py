@@ -21,7 +21,7 @@ from arithmetic import blocks, epoch, kernels, layers, limit
 from files import files
 from frontier import frontier
 from inference import classifiers, moves, onnx, sizes, ties, turns
-from scaling import memory, processes, reading
+from scaling import imagenet, memory, processes, reading
 from timing import ROOT, Rows
 
 STORED, PAGE = ROOT / "results" / "benchmarks.json", ROOT / "docs" / "benchmarks.md"
@@ -42,6 +42,7 @@ SECTIONS = (
     reading,
     memory,
     processes,
+    imagenet,
 )
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import random
+import subprocess
+import sys
 import tarfile
 import warnings
 from pathlib import Path
@@ -17,6 +20,7 @@ from samples import blobs
 from test_checkpoint import Killed, Mortal
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
+import unshift
 from unshift import apply, fit, training
 from unshift.data import ImageFolder, open_images, open_source
 from unshift.data.reading import WINDOW, open_reader
@@ -246,3 +250,66 @@ def test_rates_and_accuracies_are_those_of_the_tensor(folder, pixels):
     assert (
         accuracy_over_scopes(classifier, files, labels, restorer, scopes=(0, 2), seeds=(0, 1), batch_size=9) == wanted
     )
+
+
+# --- files of every kind, and very many of them -----------------------------------------------------------
+
+
+def test_files_of_every_kind(pixels, tmp_path, monkeypatch):
+    """What shows an image is read as it would be shown; what does not is named, and skipped when told."""
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    photos = [Image.fromarray(image[0].numpy()) for image in pixels[:20]]
+    for i, photo in enumerate(photos):
+        photo.save(folder / f"{i:02}.png")
+    photos[0].transpose(Image.Transpose.ROTATE_90).convert("CMYK").save(folder / "cmyk.tif")
+    Image.fromarray(pixels[1, 0].numpy().astype(np.uint16)[::-1] * 257).save(folder / "sixteen.png")
+    photos[2].transpose(Image.Transpose.FLIP_LEFT_RIGHT).convert("P").save(folder / "palette.png")
+    photos[3].rotate(180).convert("RGB").save(folder / "moving.gif", save_all=True, append_images=[photos[5]])
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    photos[4].convert("RGB").save(folder / "turned.jpg", exif=exif)
+    readable = 25
+    content = (folder / "00.png").read_bytes()
+    (folder / "truncated.png").write_bytes(content[:70])
+    (folder / "corrupt.jpg").write_bytes(b"\xff\xd8\xff\xe0" + bytes(200))
+    (folder / "empty.png").write_bytes(b"")
+    (folder / "text.jpg").write_text("no image")
+    Image.new("L", (400, 300)).save(folder / "huge.png")
+    (folder / "notes.txt").write_text("not even called one")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10_000)  # Pillow refuses twice as many
+    files = ImageFolder(folder, size=(12, 12))
+    with pytest.raises(ValueError, match=r"(corrupt|empty|huge|text|truncated)\.\w+ cannot be read as an image"):
+        quick(files)
+    found = quick(files, skip_unreadable=True, drop_unusable=True).metadata
+    names = [Path(text.split(" cannot")[0]).name for text in found["unreadable"]]
+    assert names == ["corrupt.jpg", "empty.png", "huge.png", "text.jpg", "truncated.png"]
+    assert found["train_images"] + found["validation"]["images"] == readable
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss counts otherwise elsewhere")
+def test_memory_does_not_grow_with_the_number_of_images():
+    """100 photos of 224x224, and 10,000 of them, cut out of one."""
+    source = (
+        "import resource, sys, torch, unshift\n"
+        "torch.set_num_threads(1)\n"
+        "photo = torch.randint(256, (3, 600, 600), dtype=torch.uint8)\n"
+        "class Crops(torch.utils.data.Dataset):\n"
+        "    def __len__(self): return int(sys.argv[1])\n"
+        "    def __getitem__(self, i): return photo[:, i // 300:, i % 300:][:, :224, :224]\n"
+        "net = unshift.ShiftEstimator(3, channels=(4,), kernel_size=(3, 3), bias=True, line_channels=(8, 1),\n"
+        "                             line_kernel_size=(9, 9))\n"
+        "unshift.fit(Crops(), net, epochs=1, batch_size=16, validation=10, progress=False)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(unshift.__file__).parents[1]), "PYTHONWARNINGS": "ignore"}
+    peaks = [
+        int(
+            subprocess.run(
+                [sys.executable, "-c", source, str(count)], env=environment, capture_output=True, text=True, check=True
+            ).stdout
+        )
+        for count in (100, 10_000)
+    ]
+    assert peaks[1] < 1.1 * peaks[0], peaks

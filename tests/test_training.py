@@ -201,7 +201,7 @@ def test_bad_arguments(images, options, message):
         (torch.rand(4, 4), "1, 2 or 3 spatial axes"),
         (torch.rand(4, 1, 5, 5, dtype=torch.complex64), "must be real"),
         (torch.full((4, 1, 5, 5), torch.nan), "must be finite"),
-        ([torch.rand(1, 5, 5), torch.rand(1, 5, 6)], "differ in shape"),
+        ([torch.rand(1, 5, 5).numpy(), torch.rand(1, 5, 6).numpy()], "differ in shape"),
     ],
 )
 def test_bad_images(data, message):

@@ -32,8 +32,8 @@ LOOKED_AT = 64
 
 def background(images: Tensor) -> list[float] | None:
     """Return the value that most pixels of these images have, and the share that do; None if no value stands out."""
-    pixels = as_float(images)
-    found, counts = pixels.flatten()[:: max(1, pixels.numel() // 2**20)].unique(return_counts=True)
+    some = images.flatten()[:: max(1, images.numel() // 2**20)]
+    found, counts = as_float(some).unique(return_counts=True)
     share = float(counts.max()) / int(counts.sum())
     return [round(float(found[counts.argmax()]), 6), round(share, 4)] if share >= BACKGROUND else None
 

@@ -33,7 +33,7 @@ from unshift.shifts import check_images
 __all__ = ["Examples"]
 
 SAMPLE = 1000
-SAMPLE_BYTES = 2**25
+SAMPLE_BYTES = 2**24
 
 
 PRINTS = 64
@@ -144,8 +144,8 @@ class Examples:
 
     def range(self) -> list[float]:
         """Return the least and the largest value of the sampled images, as the network sees them."""
-        some = [as_float(part) for part in batches(self.sample, SAMPLE)]
-        return [round(float(min(part.min() for part in some)), 6), round(float(max(part.max() for part in some)), 6)]
+        ends = [as_float(torch.stack(part.aminmax())) for part in batches(self.sample, SAMPLE)]
+        return [round(float(min(low for low, _ in ends)), 6), round(float(max(high for _, high in ends)), 6)]
 
     def canvas(self, images: Tensor) -> Tensor:
         """Return what the network sees, ``(batch, copies, channel, *positions)``."""

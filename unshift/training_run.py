@@ -50,7 +50,7 @@ class Run:
         self.settings, self.augmentations = settings, augmentations
         self.steps = math.ceil(len(examples.train) / settings["batch_size"])
         self.standard = (
-            Standard(map(as_float, batches(examples.sample, 256)), estimator) if settings["standardise"] else None
+            Standard(map(as_float, batches(examples.sample, 32)), estimator) if settings["standardise"] else None
         )
         self.trained: Any = DistributedDataParallel(estimator) if ranks.count() > 1 else estimator
         self.averaged = (
