@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 from tqdm.auto import tqdm
 
@@ -102,13 +102,13 @@ def never_silent(name: Callable[[], str | None]) -> Iterator[None]:
     Args:
         name: What the work is called by then, or None for work that is not meant to end.
     """
-    begun, over = time.monotonic(), threading.Event()
+    begun, over, stream = time.monotonic(), threading.Event(), sys.stderr  # exporters send it elsewhere meanwhile
     _last[0] = begun
 
     def tell() -> None:
         while not over.wait(1.0):
             if time.monotonic() - _last[0] >= EVERY_SECONDS + 2 and (called := name()) is not None:
-                _write(f"{called}: at work, {time.monotonic() - begun:.0f} s")
+                _write(f"{called}: at work, {time.monotonic() - begun:.0f} s", stream)
 
     if not sys.stderr.isatty():
         threading.Thread(target=tell, daemon=True).start()
@@ -118,6 +118,6 @@ def never_silent(name: Callable[[], str | None]) -> Iterator[None]:
         over.set()
 
 
-def _write(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def _write(line: str, stream: TextIO | None = None) -> None:
+    print(line, file=stream or sys.stderr, flush=True)
     _last[0] = time.monotonic()
