@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import gzip
 import random
+import resource
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
 import unshift
-from tests.cli.commands import bad, good, good_json, run
+from tests.cli.commands import bad, child, good, good_json, run
 from unshift.coordinates import Turns
 from unshift.data.sequences import Record, encode, oriented, read_fasta, to_fasta
 
@@ -166,3 +168,29 @@ def test_verify_of_sequences_is_bounded(genomes, model):
     found = good_json("verify", "--data", genomes, "--restorer", model, "--moves", 5)
     assert found["exact"] is True
     assert found["sample"]["moves"] == 15
+
+
+def test_the_shipped_restorer_finds_trna_phe_in_genera_it_never_saw(tmp_path):
+    """Four genomes of GenBank, deposited from tRNA-Phe, of genera that were held out."""
+    records = read_fasta(Path(__file__).parents[1] / "data" / "mitogenomes.fa.gz")
+    moved = [Record(r.header, oriented(r.text, 4_000 * k + 7, k % 2)) for k, r in enumerate(records)]
+    source = write(tmp_path / "moved.fa", moved)
+    good("restore", source, "--restorer", "mitogenome", "--out", tmp_path / "out.fa", "--min-confidence", 0.99)
+    assert read_fasta(tmp_path / "out.fa") == records
+    assert len(records) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("count", "length", "seconds"), [(1_000, 16_600, 60), (1, 5_000_000, 10)], ids=["mitogenomes", "chromosome"]
+)
+def test_it_is_quick_and_small(count, length, seconds, tmp_path):
+    """On a quiet machine of two cores."""
+    source = write(tmp_path / "in.fa", [Record(f"g{n}", sequence(length + n, n)) for n in range(count)])
+    begun = time.monotonic()
+    done = child("restore", source, "--restorer", "mitogenome", "--out", tmp_path / "out.fa")
+    said, errors = done.communicate()
+    assert done.returncode == 0, errors
+    assert time.monotonic() - begun < seconds
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1_000_000  # kilobytes, of the largest so far
+    assert f"of {count:,} sequences" in said.decode()

@@ -10,7 +10,6 @@ Everything is written in operations that graphs have too; :func:`loop` runs the 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -113,25 +112,29 @@ def rank_restored(looks: Tensor, tied: Tensor) -> Tensor:
     copies, size = looks.shape[1], tuple(looks.shape[3:])
     pixels = looks.transpose(1, 2).flatten(3).flatten(2)  # (batch, channel, copies * positions)
     channels, positions = pixels.shape[1:]
-    ahead = _blocks_ahead(copies, size).to(looks.device)
-    steps = channels + len(ahead)
-
-    def extended(ranks: Tensor, shown: Tensor, stage: Tensor) -> Tensor:
-        """Take one more channel, or one more block, of some images into their ranks."""
-        second = ranks.index_select(1, ahead.index_select(0, (stage - channels).clamp(min=0))[0])
-        if is_traced() or int(stage) < channels:  # a graph does both and picks one
-            channel = shown.index_select(1, stage.clamp(max=channels - 1))[:, 0]
-            second = torch.where(stage < channels, _rank(restored_keys(channel)), second)
-        return _rank(ranks * positions + second)
-
+    blocks = _blocks_ahead(size)
     ranks = torch.zeros_like(pixels[:, 0], dtype=torch.int64)
     if not is_traced():
         for rows in tied.nonzero().flatten().split(max(1, BLOCK // positions)):
-            shown, own = pixels[rows], ranks[rows]
-            for stage in torch.arange(steps, device=looks.device).split(1):
-                own = extended(own, shown, stage)
+            own = ranks[rows]
+            for channel in pixels[rows].unbind(1):
+                own = _rank(own * positions + _rank(restored_keys(channel)))
+            for axis, length in blocks:
+                second = own.view(len(rows), copies, *size).roll(-length, 2 + axis).flatten(1)
+                own = _rank(own.mul_(positions).add_(second))
             ranks[rows] = own
         return ranks
+    places = torch.arange(positions).view(copies, *size)
+    ahead = torch.stack([places.roll(-length, 1 + axis).flatten() for axis, length in blocks]).to(looks.device)
+    steps = channels + len(ahead)
+
+    def extended(ranks: Tensor, shown: Tensor, stage: Tensor) -> Tensor:
+        """Take one more channel, or one more block, of some images into their ranks: a graph does both and picks."""
+        second = ranks.index_select(1, ahead.index_select(0, (stage - channels).clamp(min=0))[0])
+        channel = shown.index_select(1, stage.clamp(max=channels - 1))[:, 0]
+        second = torch.where(stage < channels, _rank(restored_keys(channel)), second)
+        return _rank(ranks * positions + second)
+
     rows = tied_first(tied)
     count = tied.sum() * steps
 
@@ -148,15 +151,14 @@ def rank_restored(looks: Tensor, tied: Tensor) -> Tensor:
     return found
 
 
-def _blocks_ahead(copies: int, size: Sequence[int]) -> Tensor:
-    """Return, for each step of the doubling, where the block that follows each position begins."""
-    places = torch.arange(copies * math.prod(size)).view(copies, *size)
+def _blocks_ahead(size: Sequence[int]) -> list[tuple[int, int]]:
+    """Return, for each step of the doubling, the axis along which the block that follows begins, and how far ahead."""
     steps = [
-        places.roll(-min(2**k, n - 2**k), axis + 1).flatten()  # the last block of an axis may overlap the first
+        (axis, min(2**k, n - 2**k))  # the last block of an axis may overlap the first
         for axis, n in reversed(list(enumerate(size)))
         for k in range((n - 1).bit_length())
     ]
-    return torch.stack(steps or [places.flatten()])  # never empty: a step by 0 does nothing
+    return steps or [(0, 0)]  # never empty: a step by 0 does nothing
 
 
 def _rank(keys: Tensor) -> Tensor:
