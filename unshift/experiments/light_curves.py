@@ -156,8 +156,8 @@ def _show(case: str, results: Results) -> list[Block]:
         f"Share of stars whose maximum is found within {CLOSE} cycles of the published epoch, n = {result['stars']} RR "
         f"Lyrae stars, each from a random epoch, seed 1, with few observations {result['draws']} draws of each; "
         f"{result['parts']} parts by star, each restored by what was learnt from the others. The "
-        f"{result['tuned']} stars by which folding and recipe were chosen are not counted. The templates are those other "
-        "stars. The published epochs were themselves found by a fit of templates to all observations."
+        f"{result['tuned']} stars by which folding and recipe were chosen are not counted. The templates are those "
+        "other stars. The published epochs were themselves found by a fit of templates to all observations."
     )
     columns = ["all observations", *(f"{count} a band" for count in COUNTS[1:])]
     alt = "A light curve folded from a random epoch, and turned to its maximum"
