@@ -163,7 +163,7 @@ def test_the_comparison_catches_a_graph_without_the_tie_rule(monkeypatch):
     restorer, _, _ = exported()
     images = torch.cat([everywhere(image) for image in hard_images(1, (8, 8)).values()])
     wanted = in_pytorch(restorer, images)
-    alone = lambda copies, size: torch.arange(copies * math.prod(size))[None]  # noqa: E731
+    alone = lambda size: [(0, 0)]  # noqa: E731
     monkeypatch.setattr("unshift.exact.ties._blocks_ahead", alone)
     assert differences(in_graph(restorer, images), wanted)
 
