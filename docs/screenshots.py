@@ -31,8 +31,9 @@ SHOTS = {
     "desktop": (1280, None, 1, False, "shift"),
     "phone": (390, 1560, 2, False, "shift"),
     "dark": (1280, None, 1, True, "shift"),
-    "rotation": (1280, 1235, 1, False, "rotate"),
-    "pose": (1280, 1290, 1, False, "pose"),
+    "rotation": (1280, 1255, 1, False, "rotate"),
+    "pose": (1280, 1310, 1, False, "pose"),
+    "genomes": (1280, None, 1, False, "genomes"),
 }
 
 
@@ -53,7 +54,7 @@ def until(driver: webdriver.Chrome, condition: str) -> None:
 
 
 def photograph(driver: webdriver.Chrome, address: str, name: str) -> None:
-    """Take one picture, once all shifts are tried."""
+    """Take one picture, once all is computed that it shows."""
     width, height, scale, dark, mode = SHOTS[name]
     media = {"features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]}
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
@@ -61,19 +62,14 @@ def photograph(driver: webdriver.Chrome, address: str, name: str) -> None:
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     driver.get(address)
     until(driver, "document.documentElement.dataset.state === 'ready' && !window.unshift.busy()")
-    if not driver.find_element("css selector", f"[data-mode={mode}]").is_displayed():
+    tab = f"[data-{'tab' if mode == 'genomes' else 'mode'}={mode}]:is(button)"
+    if not driver.find_element("css selector", tab).is_displayed():
         return print(f"demo-{name}.png: left as it is, since the page has no such mode")
-    driver.execute_script(f"document.querySelector('[data-mode={mode}]').click()")
-    stage = driver.find_element("id", "stage")
-    if mode in ("rotate", "pose"):
-        driver.execute_script("const a = document.getElementById('angle'); a.value = 105; a.oninput({ target: a })")
-        until(driver, "document.getElementById('found').dataset.angle && !window.unshift.busy()")
+    driver.execute_script(f"document.querySelector('{tab}').click()")
+    if mode == "genomes":
+        until(driver, "window.unshift.genomes && !window.unshift.genomes.busy()")
     else:
-        for key in (Keys.ARROW_RIGHT, Keys.ARROW_LEFT):
-            stage.send_keys(key)
-            until(driver, "!window.unshift.busy()")
-    total = "120" if mode == "rotate" else "1024"
-    until(driver, f"document.getElementById('sweep-with').dataset.tried === '{total}'")
+        all_shifts(driver, mode)
     driver.execute_script("document.activeElement.blur(); scrollTo(0, 0)")
     if height is None:
         height = driver.execute_script("return Math.ceil(document.body.getBoundingClientRect().bottom)")
@@ -86,6 +82,20 @@ def photograph(driver: webdriver.Chrome, address: str, name: str) -> None:
     print(f"{path.name}: {picture.width}x{picture.height}, {size / 1000:.0f} kB")
     if size > LIMIT:
         raise SystemExit(f"{path} has {size} bytes, more than {LIMIT}")
+
+
+def all_shifts(driver: webdriver.Chrome, mode: str) -> None:
+    """Move the image, and wait until all shifts are tried."""
+    stage = driver.find_element("id", "stage")
+    if mode in ("rotate", "pose"):
+        driver.execute_script("const a = document.getElementById('angle'); a.value = 105; a.oninput({ target: a })")
+        until(driver, "document.getElementById('found').dataset.angle && !window.unshift.busy()")
+    else:
+        for key in (Keys.ARROW_RIGHT, Keys.ARROW_LEFT):
+            stage.send_keys(key)
+            until(driver, "!window.unshift.busy()")
+    total = "120" if mode == "rotate" else "1024"
+    until(driver, f"document.getElementById('sweep-with').dataset.tried === '{total}'")
 
 
 def main() -> None:

@@ -196,7 +196,7 @@ def test_says_how_to_bring_what_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
     monkeypatch.setattr(site, "offered", list)
     said: list[str] = []
-    site.write(tmp_path / "site", {}, said.append)
+    site.write(tmp_path / "site", {}, said.append, sequences=False)
     assert said == ["no photos on the page: `unshift data get cifar10` downloads them"]
 
 

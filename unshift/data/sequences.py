@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Record", "encode", "encode_letters", "is_fasta", "oriented", "read_fasta", "to_fasta"]
+__all__ = ["MEANING", "Record", "encode", "encode_letters", "is_fasta", "oriented", "read_fasta", "to_fasta"]
 
 SUFFIXES = (".fa", ".fasta", ".fna", ".fas", ".fsa")
 BASES = "ACGT"

@@ -11,6 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 import unshift
 from unshift.data import root
 
-__all__ = ["put", "put_classifier", "put_restorer"]
+__all__ = ["export_module", "put", "put_classifier", "put_restorer"]
 
 
 Progress = Callable[[str], None]
@@ -31,10 +32,22 @@ def put_restorer(folder: Path, name: str, progress: Progress) -> str:
 
 def put_classifier(folder: Path, name: str, classifier: nn.Module, example: Tensor, progress: Progress) -> str:
     """Write ``classifier``, which takes batches like ``example``, likewise."""
-    return put(folder, name, lambda path: _export(classifier, example, path), progress)
+    batch = {0: torch.export.Dim("batch")}
+    return put(
+        folder, name, lambda path: export_module(classifier, example, path, ("images", "logits"), batch), progress
+    )
 
 
-def _export(classifier: nn.Module, example: Tensor, path: Path) -> None:
+def export_module(module: nn.Module, example: Tensor, path: Path, names: tuple[str, str], free: dict[int, Any]) -> None:
+    """Write a module as a graph.
+
+    Args:
+        module: From one tensor to one.
+        example: What it takes.
+        path: Where to.
+        names: Of its input and its output.
+        free: The axes of the input that may have any length, by number.
+    """
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)  # the exporter talks to its own authors
@@ -42,15 +55,15 @@ def _export(classifier: nn.Module, example: Tensor, path: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.onnx.export(
-                classifier,
+                module,
                 (example,),
                 path,
                 dynamo=True,
                 external_data=False,
                 verbose=False,
-                input_names=["images"],
-                output_names=["logits"],
-                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                input_names=[names[0]],
+                output_names=[names[1]],
+                dynamic_shapes=(free,),
             )
     finally:
         logger.setLevel(before)

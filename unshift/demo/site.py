@@ -4,6 +4,7 @@ index.html, *.js, style.css      the page, as it stands in ``page/``
 runtime/                         onnxruntime-web
 models/*.onnx                    restorers, and the classifiers, which the page runs behind them and alone
 samples/*.bin, manifest.json     pictures, as the float32 values that Python computes, and what is what
+samples/*.fa                     genomes
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import unshift
 from unshift.coordinates import Pose
 from unshift.data import prepare, to_float
 from unshift.data.catalogue import DATASETS
+from unshift.demo import genomes
 from unshift.demo.models import put_classifier, put_restorer
 from unshift.demo.runtime import VERSION
 from unshift.demo.samples import CHOICES, Choice, samples
@@ -53,6 +55,7 @@ def write(
     runtime: Mapping[str, Path],
     progress: Callable[[str], None] = lambda _: None,
     entries: Sequence[Choice] | None = None,
+    sequences: bool = True,
 ) -> None:
     """Write the page.
 
@@ -61,6 +64,7 @@ def write(
         runtime: What :func:`unshift.demo.runtime.runtime_files` returns.
         progress: Called with a line for each step that takes long.
         entries: The choices on the page. Default: all that are offered.
+        sequences: Whether the page has its tab of genomes.
 
     Raises:
         ValueError: If the packages that export models are not installed.
@@ -89,6 +93,7 @@ def write(
         "start": list(START),
         "waves": WAVES,
         "entries": made,
+        "genomes": genomes.put_genomes(folder, progress) if sequences and genomes.RESTORER in pretrained() else None,
     }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 

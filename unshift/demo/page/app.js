@@ -1,6 +1,6 @@
 // The page: what is chosen, what is done to it, and what follows from that.
 
-import { connect } from "./controls.js";
+import { connect, connectTabs } from "./controls.js";
 import { Drawing } from "./drawing.js";
 import { Engine } from "./engine.js";
 import { paint, resize, roll, rotate, same, signed } from "./pixels.js";
@@ -57,6 +57,7 @@ let engine = null, manifest = null, sweep = null, loaded = new Set();
 let busy = false, dirty = false, stamp = null, touched = 0, held = false;
 let groups = new Map(), allSame = true; // restored images that must be the same, by what they have in common
 let drawing = null, restoredNow = [];
+const waiting = []; // for the engine
 const times = [], sweeps = new WeakMap();
 
 export const shape = () => [state.entry.channels, ...state.entry.size];
@@ -397,6 +398,7 @@ function ready() {
 }
 
 function fail(text) {
+  waiting.splice(0).forEach(({ reject }) => reject(new Error(text.replace(/\.$/, ""))));
   clearTimeout(telling);
   document.documentElement.dataset.state = "failed";
   $("words").textContent = $("live").textContent = text;
@@ -428,10 +430,19 @@ async function load() {
     return fail(`The part that computes could not be loaded (${error.message}).${state.image ? " You can move the image, but nothing is found or classified." : ""}`);
   }
   ready();
+  waiting.splice(0).forEach(({ resolve }) => resolve({ engine, manifest }));
   refresh();
 }
 
-async function bring(url) {
+/** Await the part that computes: { engine, manifest }. Where it could not be loaded, try again. */
+export function computing() {
+  if (engine) return Promise.resolve({ engine, manifest });
+  const there = new Promise((resolve, reject) => waiting.push({ resolve, reject }));
+  if (document.documentElement.dataset.state === "failed") load();
+  return there;
+}
+
+export async function bring(url) {
   const response = await fetch(url);
   if (!response.ok) throw new Error(`${url}: the server says ${response.status}`);
   return response;
@@ -450,6 +461,7 @@ async function loadManifest() {
   }
   if (!read.entries.length) throw new Error("this page was written without any classifier");
   manifest = read;
+  connectTabs(Boolean(read.genomes));
   $("modes").querySelector("[data-mode=pose]").hidden = !read.entries.some((entry) => entry.pose);
   $("datasets").replaceChildren(...read.entries.map((entry) => {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: entry.title });

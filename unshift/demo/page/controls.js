@@ -7,7 +7,8 @@ import { readUpload } from "./upload.js";
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const wrap = (shift) => shift.map((value, axis) => signed(value, state.entry.size[axis]));
 const round = (angle) => { const turned = mod(Math.round(angle) + 180, 360) - 180; return turned === -180 ? 180 : turned; };
-let gliding = 0, pen = null, newest = null;
+const tab = () => document.documentElement.dataset.tab;
+let gliding = 0, pen = null, newest = null, genomes = null;
 
 function move(shift, event) {
   const next = wrap(shift);
@@ -173,7 +174,9 @@ function connectFiles() {
   document.addEventListener("dragover", (event) => event.preventDefault());
   document.addEventListener("drop", (event) => {
     event.preventDefault();
-    take(event.dataTransfer?.files[0]);
+    const file = event.dataTransfer?.files[0];
+    if (tab() === "genomes") genomes?.then(({ drop }) => drop(file));
+    else take(file);
   });
 }
 
@@ -200,6 +203,28 @@ function connectMaps() {
       else glide([Math.floor(y * state.entry.size[0]) - state.entry.size[0] / 2, Math.floor(x * state.entry.size[1]) - state.entry.size[1] / 2]);
     });
   }
+}
+
+/** Open a tab. What is behind that of genomes is loaded when it is opened first. */
+async function openTab(name) {
+  document.documentElement.dataset.tab = name;
+  for (const button of $("tabs").children) button.setAttribute("aria-pressed", button.dataset.tab === name);
+  history.replaceState(null, "", name === "genomes" ? "#genomes" : location.pathname + location.search);
+  if (name !== "genomes" || genomes) return;
+  try {
+    genomes = import("./genomes.js");
+    (await genomes).open();
+  } catch (error) {
+    genomes = null; // to be tried again
+    $("fasta-note").textContent = `A part of this page could not be loaded (${error.message}).`;
+  }
+}
+
+/** Show the tabs, if the page has more than one. */
+export function connectTabs(several) {
+  $("tabs").classList.toggle("there", several);
+  for (const button of $("tabs").children) button.onclick = () => openTab(button.dataset.tab);
+  if (several && location.hash === "#genomes") openTab("genomes");
 }
 
 export function connect() {

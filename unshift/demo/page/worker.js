@@ -52,14 +52,20 @@ async function run({ models, data, dims }) {
   };
 }
 
-const jobs = { start, load: async ({ models }) => { for (const url of models) await session(url); }, run };
+/** Find where a sequence starts. */
+async function locate({ text, about }) {
+  const sequences = await import("./sequences.js"); // only where genomes are asked for
+  return sequences.locate(text, about, async (data, dims) => (await outputs(about.model, new ort.Tensor("float32", data, dims))).scores.data);
+}
+
+const jobs = { start, locate, load: async ({ models }) => { for (const url of models) await session(url); }, run };
 let last = Promise.resolve();
 
 onmessage = ({ data: { id, job, ...given } }) => {
   last = last.then(async () => {
     try {
       const value = await jobs[job](given);
-      postMessage({ id, value: job === "run" ? value : null });
+      postMessage({ id, value });
     } catch (error) {
       postMessage({ id, error: String(error?.message ?? error) });
     }
