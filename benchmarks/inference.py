@@ -14,6 +14,7 @@ from torch import nn
 import unshift
 from unshift import shifts
 from unshift.coordinates import Turns
+from unshift.data import dataset, resize, to_float
 from unshift.experiments import architectures
 from unshift.experiments.classifiers import shipped
 
@@ -30,12 +31,14 @@ def classifiers(quick: bool) -> Rows:
         ("cifar10-paper", unshift.load("cifar10-paper"), "ResNet-18", architectures.ResNet18(), (3, 40, 40)),
         ("seam, untrained", made("seam", 3, (224, 224)), "ResNet-18 behind a stem of stride 8", stem, (3, 224, 224)),
     ]
+    digits = resize(to_float(dataset("mnist-10k", "test").images[:256]), (32, 32))
     rows = []
     for name, restorer, called, net, shape in pairs:
         for batch in (1, 8) if quick else (1, 64, 256):
             if batch * math.prod(shape) > 64 * 3 * 224 * 224:
                 continue
-            images = torch.rand(batch, *shape)
+            # Noise ties in nets of lines; digits come with the package, so these nets get what they are for.
+            images = digits[:batch] if shape[0] == 1 else torch.rand(batch, *shape)
             with torch.no_grad():
                 heavy = batch * math.prod(shape) > 10**5
                 found = take_turns(
@@ -114,7 +117,7 @@ def moves(quick: bool) -> Rows:
             shifts.LARGE = large
             unshift.undo(images, shift)
 
-        found = take_turns({"roll": lambda: undone(0), "pick": lambda: undone(2**62)}, 3 if quick else 15)
+        found = take_turns({"roll": lambda: undone(1), "pick": lambda: undone(2**62)}, 3 if quick else 15)
         rows.append(
             {
                 "images": f"{batch} x 3x{side}x{side}",
@@ -151,14 +154,16 @@ def sizes(quick: bool) -> Rows:
                 "image": "x".join(map(str, shape)),
                 "batch": batch,
                 "ns a pixel": f"{1e9 * found[1] / (batch * pixels):.0f}",
-                "peak above input and output, MB": f"{peak_memory(preset, batch, shape):.0f}",
+                "peak of estimating above the input, MB": f"{peak_memory(preset, batch, shape):.0f}",
             }
         )
         print(rows[-1], file=sys.stderr, flush=True)
     if not quick:
-        peak = peak_memory("seam", 1024, (3, 224, 224))
-        row = {"preset": "seam", "image": "3x224x224", "batch": 1024, "ns a pixel": "-"}
-        rows.append({**row, "peak above input and output, MB": f"{peak:.0f}"})
+        for output in (False, True):
+            peak = f"{peak_memory('seam', 1024, (3, 224, 224), output):.0f}"
+            row = {"preset": "seam", "image": "3x224x224", "batch": 1024, "ns a pixel": "-"}
+            what = "peak of restoring above input and output" if output else "peak of estimating above the input"
+            rows.append({**row, f"{what}, MB": peak})
     return rows
 
 

@@ -44,15 +44,24 @@ def made(preset: str, channels: int, size: tuple[int, ...], coordinates: Any = N
     return unshift.Restorer(unshift.quantise(net, torch.rand(4, channels, *size)), coordinates=coordinates).eval()
 
 
-def peak_memory(preset: str, count: int, shape: tuple[int, ...]) -> float:
-    """Return the peak in MB above the input and output of restoring ``count`` images in one call."""
+def peak_memory(preset: str, count: int, shape: tuple[int, ...], output: bool = False) -> float:
+    """Return the peak in MB above the input of estimating ``count`` images in one call.
+
+    With ``output``: of restoring them, above the input and the output. Linux alone tells: the kernel's own peak is set
+    back first, so that what came before does not hide it.
+    """
     code = (
-        'import resource, torch, json, sys; sys.path.insert(0, "benchmarks"); from timing import made;'
+        'import gc, math, sys, torch; sys.path.insert(0, "benchmarks"); from timing import made, resident;'
         f"torch.set_num_threads({torch.get_num_threads()}); r = made({preset!r}, {shape[0]}, {shape[1:]!r});"
-        f"r(torch.rand(1, *{shape!r}));"
-        f"x = torch.rand({count}, *{shape!r}); y = torch.empty_like(x).fill_(1.0); del y;"
-        "a = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; y = r(x);"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - a)"
+        f"x = torch.rand({count}, *{shape!r}); gc.collect(); open('/proc/self/clear_refs', 'w').write('5');"
+        f"a = resident('VmRSS'); y = {'r(x)' if output else 'r.estimate(x)'};"
+        f"print(resident('VmHWM') - a - {'x.numel() * 4' if output else '0'})"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    return int(done.stdout) / 1024
+    return int(done.stdout) / 2**20
+
+
+def resident(name: str) -> int:
+    """Return one of the kernel's figures of this process's memory, in bytes: ``VmRSS`` now, ``VmHWM`` at most."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))

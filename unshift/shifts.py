@@ -24,7 +24,7 @@ from torch.nn import functional as F
 __all__ = ["add_margin", "apply", "check_images", "compose", "take", "undo"]
 
 
-LARGE = 2**13
+LARGE = 2**15
 """Numbers of an image from which on rolling it is quicker than picking its pixels: ``benchmarks/run.py moves``."""
 
 _NO_GATHER = {torch.uint16, torch.uint32, torch.uint64}

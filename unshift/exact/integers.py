@@ -23,7 +23,7 @@ from unshift.exact.task import float32_is_plain, is_traced
 
 __all__ = ["LARGEST_SCALE", "IntegerEstimator"]
 
-BLOCK = 2**20
+BLOCK = 2**21
 """Bytes of maps to work on at a time, for each thread: what a core's cache holds. ``benchmarks/run.py blocks``."""
 
 STRIPS = 2.0
