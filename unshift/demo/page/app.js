@@ -261,7 +261,7 @@ function show(asked, found, shape) {
   const shift = Array.from(found.shift, Number), angle = rotation || pose ? found.angle[0] : 0;
   const move = rotation ? [0, 0] : shift.map((value, axis) => signed(value, size[axis]));
   const offset = rotation ? [0, 0] : shift.map((value, axis) => signed(value - asked.shift[axis], size[axis]));
-  if (rotation) paintRing($("scores"), found.scores, shift[0]);
+  if (rotation) paintRing($("scores"), found.scores, found.scores.indexOf(found.scores.reduce((a, b) => (b > a ? b : a))));
   else paintScores($("scores"), found.scores, size, pose ? entry.pose.origin : [0, 0]);
   $("peak").hidden = rotation;
   $("peak").style.left = `${(100 * (move[1] + size[1] / 2 + 0.5)) / size[1]}%`;
