@@ -14,7 +14,6 @@ import unshift
 from unshift.data import DataError
 from unshift.demo import runtime
 from unshift.experiments.classifiers import shipped
-from unshift.weights import pretrained
 
 
 @pytest.fixture(scope="session")
@@ -72,8 +71,6 @@ def full_address(full_folder):
 @pytest.fixture(scope="session")
 def pose_address(runtime_files, browser, tmp_path_factory):
     """The page with shifts, and with shifts and rotations at once."""
-    if MNIST.pose not in pretrained():
-        pytest.skip(f"{MNIST.pose} is not shipped yet")
     pytest.importorskip("onnxscript")
     with served(write_site(runtime_files, [replace(MNIST, rotation=None)], tmp_path_factory, "pose-site")) as found:
         yield found
