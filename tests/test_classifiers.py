@@ -12,7 +12,7 @@ import torch
 from unshift.checkpoint import Checkpoint
 from unshift.data import ImageSet, dataset, prepare, to_float
 from unshift.evaluation import accuracy
-from unshift.experiments import classifiers
+from unshift.experiments import classifier_training, classifiers
 from unshift.experiments.architectures import ARCHITECTURES
 from unshift.experiments.classifier_training import Recipe, train_classifier
 from unshift.experiments.classifiers import RECIPES, load_classifier, make, obtain, save_classifier, shipped
@@ -84,9 +84,27 @@ def test_training_is_repeatable_and_seeded(stripes):
 def test_augmentation_and_half_size_change_what_is_learned(stripes):
     images, labels = stripes
     plain = train_classifier(TINY, images, labels, progress=False)
-    for change in ({"scope": 4}, {"small_epochs": 0, "epochs": 3}, {"flips": False}):
+    for change in (
+        {"scope": 4},
+        {"small_epochs": 0, "epochs": 3},
+        {"flips": False},
+        {"window": 12},
+        {"bfloat16": True},
+    ):
         other = train_classifier(replace(TINY, **change), images, labels, progress=False)
         assert not torch.equal(next(plain.parameters()), next(other.parameters())), change
+
+
+def test_a_window_is_a_part_of_its_image_at_a_place_of_its_own():
+    images = torch.arange(6 * 7 * 9, dtype=torch.float32).reshape(6, 1, 7, 9)
+    cut = classifier_training._windows(images, 4, seed=0)
+    places = []
+    for image, window in zip(images[:, 0], cut[:, 0], strict=True):
+        row, column = divmod(int(window[0, 0] - image[0, 0]), 9)
+        assert torch.equal(window, image[row : row + 4, column : column + 4])
+        places.append((row, column))
+    assert cut.shape == (6, 1, 4, 4)
+    assert len(set(places)) > 1
 
 
 class Killed(BaseException):
@@ -192,4 +210,4 @@ def test_obtain_trains_once_and_then_reads(little_cifar, monkeypatch):
 @pytest.mark.parametrize("name", sorted(set(shipped()) & set(RECIPES) - {"lenet5-mnist", "voxels3d-mnist3d"}))
 def test_shipped_ones_were_made_by_the_recipe(name):
     about, recipe = shipped()[name]().about, json.loads(json.dumps(asdict(RECIPES[name])))
-    assert {key: about[key] for key in recipe} == recipe
+    assert {key: about.get(key, getattr(Recipe, key, None)) for key in recipe} == recipe

@@ -38,6 +38,10 @@ class Recipe:
     flips: bool = False
     scope: int = 0
     """translation augmentation: each image rolled by up to this many pixels; 0 for none"""
+    window: int = 0
+    """learn from a window of this many pixels a side, cut at a random place of the prepared image; 0 for all of it"""
+    bfloat16: bool = False
+    """multiply in bfloat16: half again as fast on a CPU that has it (avx512_bf16), slower on one that has not"""
     seed: int = 0
 
 
@@ -88,6 +92,8 @@ class _Run:
                 drawn_for = epoch
             rows = order[at * size : (at + 1) * size]
             batch = to_float(images[rows])
+            if recipe.window:
+                batch = _windows(batch, recipe.window, recipe.seed * 6007 + self.step)
             if self.step < self.small_steps:
                 batch = F.avg_pool2d(batch, 2)
             if recipe.flips:
@@ -104,7 +110,9 @@ class _Run:
         self.network.train()
         with Progress(f"train {self.recipe.architecture}", self.total_steps, "batches", progress, self.step) as told:
             for batch, truth in self.batches(images, labels):
-                loss = F.cross_entropy(self.network(batch), truth)
+                with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=self.recipe.bfloat16):
+                    logits = self.network(batch)
+                loss = F.cross_entropy(logits.float(), truth)
                 value = float(loss.detach())
                 if not math.isfinite(value):
                     raise ValueError(f"the loss became {value} at step {self.step}: lower the learning rate")
@@ -120,6 +128,15 @@ class _Run:
                 told.update()
                 if store:
                     store.save_sometimes(self)
+
+
+def _windows(images: Tensor, size: int, seed: int) -> Tensor:
+    """Cut a window out of each image, at a place of its own."""
+    generator = torch.Generator().manual_seed(seed)
+    rows, columns = (torch.randint(0, n - size + 1, (len(images), 1), generator=generator) for n in images.shape[-2:])
+    steps = torch.arange(size)
+    every = torch.arange(len(images))[:, None, None]
+    return images.movedim(1, -1)[every, (rows + steps)[:, :, None], (columns + steps)[:, None, :]].movedim(-1, 1)
 
 
 def train_classifier(
