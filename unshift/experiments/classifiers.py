@@ -181,7 +181,8 @@ def obtain(name: str, *, progress: bool = True) -> nn.Module:
     if not path.exists():
         return make(name, folder, progress=progress)
     model = load_classifier(path)
-    about: Any = {**asdict(Recipe("")), **model.about}  # a file may be older than a field of recipes
+    told: Any = model.about
+    about = {**asdict(Recipe("")), **told}  # a file may be older than a field of recipes
     asked = json.loads(json.dumps(asdict(_scaled(name, about.get("recipe", "cpu"), about.get("budget", 1.0)))))
     if any(about.get(key) != value for key, value in asked.items()):
         raise ValueError(f"{path} was trained by another recipe than that of {name}; delete it to train again")
