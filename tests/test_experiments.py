@@ -15,7 +15,8 @@ import torch
 
 import unshift
 from unshift.experiments import catalogue, experiments, find, reproduce
-from unshift.experiments.cases import CASES, Remembering
+from unshift.experiments.answers import Remembering
+from unshift.experiments.cases import CASES
 from unshift.experiments.provenance import commit
 from unshift.experiments.record import Case, Experiment, Options, Picture, Row, Table, Text
 from unshift.experiments.renderers import html, markdown, terminal

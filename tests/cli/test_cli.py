@@ -152,14 +152,24 @@ def told(monkeypatch):
 
 def test_reproduce_runs_the_main_job_and_names_the_report(told):
     assert good("reproduce").stdout == "a table\n\nreport: report/index.html\n"
-    options = {"data": (), "train": False, "quick": False, "progress": True}
+    options = {"data": (), "train": False, "quick": False, "progress": True, "weights": {}}
     assert told == [{"items": [], "out": Path("report"), **options}]
 
 
 def test_reproduce_passes_its_options_on(told):
     good("reproduce", "fig6", "table1", "--train", "--quick", "--out", "there/deep", "--data", "mnist")
-    options = {"data": ["mnist"], "train": True, "quick": True, "progress": True}
+    options = {"data": ["mnist"], "train": True, "quick": True, "progress": True, "weights": {}}
     assert told == [{"items": ["fig6", "table1"], "out": Path("there/deep"), **options}]
+
+
+def test_reproduce_takes_files_of_classifiers(told, tmp_path):
+    path = tmp_path / "a=b.pt"
+    path.touch()
+    good("reproduce", "table2", "--weights", f"resnet18-cifar10-autoattack={path}", "--out", str(tmp_path / "report"))
+    assert told[0]["weights"] == {"resnet18-cifar10-autoattack": path}
+    assert "--weights takes NAME=FILE, got 'file.pt'" in bad("reproduce", "--weights", "file.pt")
+    assert "there is no file gone.pt" in bad("reproduce", "--weights", "x=gone.pt")
+    assert len(told) == 1
 
 
 def test_reproduce_as_json_keeps_the_tables_off_stdout(told):

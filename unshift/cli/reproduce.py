@@ -28,6 +28,10 @@ def reproduce(
         bool,
         typer.Option("--train", help="First train: restorers (and LeNet-5) on embedded digits; for seam, its budgets."),
     ] = False,
+    weights: Annotated[
+        list[str] | None,
+        typer.Option("--weights", metavar="NAME=FILE", help="A classifier that others trained; may be repeated."),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer images: a look, not a result.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the items and stop.")] = False,
     as_json: Json = False,
@@ -44,6 +48,7 @@ def reproduce(
       unshift reproduce --list             what else there is, and how long it takes
       unshift reproduce table1             Table 1 in full: five seeds, CIFAR-10 and Fashion-MNIST too
       unshift reproduce fig4 --data mnist  one data set of Figure 4
+      unshift reproduce rivals --weights resnet18-cifar10-autoattack=resnet18.pt
     """
     from unshift import experiments
 
@@ -59,11 +64,14 @@ def reproduce(
     wanted = list(items or [])
     for item in wanted:
         experiments.find(item)  # before the folder is made
+    files = _files(weights or [])
     check_folder(out)
     keep_freed_memory()
     # The tables that it prints are for people: with --json they go where they disturb no script.
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
-        result = experiments.reproduce(wanted, out, data=data or (), train=train, quick=quick, progress=True)
+        result = experiments.reproduce(
+            wanted, out, data=data or (), train=train, quick=quick, progress=True, weights=files
+        )
     page = out / "index.html"
     if as_json:
         from unshift.experiments.report import without_pictures
@@ -71,3 +79,16 @@ def reproduce(
         print_json({**without_pictures(result), "report": str(page)})
     elif page.exists():
         print(f"\nreport: {page}")
+
+
+def _files(weights: list[str]) -> dict[str, Path]:
+    """Return the files of ``--weights`` by the classifiers' names."""
+    files = {}
+    for given in weights:
+        name, equals, file = given.partition("=")
+        if not (name and equals and file):
+            raise ValueError(f"--weights takes NAME=FILE, got {given!r}")
+        if not Path(file).is_file():
+            raise ValueError(f"--weights {given}: there is no file {file}")
+        files[name] = Path(file)
+    return files

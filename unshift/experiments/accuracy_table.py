@@ -13,7 +13,8 @@ from typing import Any
 from unshift import Chain, Restorer, apply
 from unshift.evaluation import accuracy, accuracy_over_scopes, random_shifts, restoration_rates
 from unshift.experiments import plots
-from unshift.experiments.cases import LoadedCase, Remembering
+from unshift.experiments.answers import Remembering
+from unshift.experiments.cases import LoadedCase
 from unshift.experiments.record import Picture, Result, Row, Table
 from unshift.progress import tracked
 
@@ -33,7 +34,7 @@ def measure(case: LoadedCase, scopes: list[int], batch_size: int = 200) -> Resul
     """
     few = min(case.bare, len(case.images))
     images, labels = case.images[:few], case.labels[:few]
-    classifier = Remembering(case.classifier)
+    classifier = Remembering.of(case.classifier)
     result: dict[str, Any] = {**case.describe(), "scopes": scopes, "restored": {}}
     for name, restorer in case.restorers.items():
         how: dict[str, Any] = {"scopes": scopes, "seeds": case.seeds, "batch_size": batch_size}
@@ -52,6 +53,7 @@ def measure(case: LoadedCase, scopes: list[int], batch_size: int = 200) -> Resul
         if few < len(case.images):
             entry["all"] = _all(case, classifier, restorer, scopes, batch_size)
         result["restored"][name] = entry
+    classifier.save()
     return result
 
 
@@ -142,6 +144,11 @@ def _effect(result: Result, name: str) -> str:
 def training(result: Result) -> str:
     """Say how the classifier of a result was trained; nothing if that is not known."""
     about = result["training"]
+    if "source" in about:
+        return (
+            f"Classifier: {about['parameters']:,} parameters, trained by others: {about['source']} "
+            f"({about['licence']}; SHA-256 {about['sha256'][:16]}…)."
+        )
     if "validation_accuracy" not in about:
         return ""
     small = f"{about['small_epochs']:g} epochs at half size and " if about.get("small_epochs") else ""

@@ -12,6 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from unshift.experiments.invariant_nets import BlurredResNet20, PolyphaseResNet20
+
 __all__ = ["ARCHITECTURES"]
 
 
@@ -140,21 +142,32 @@ class _Grow(nn.Module):
         return torch.cat([images, self.body(images)], dim=1)
 
 
+def _densenet(growth: int, depths: list[int]) -> list[nn.Module]:
+    channels = 2 * growth
+    layers: list[nn.Module] = [_conv(3, channels)]
+    for block, depth in enumerate(depths):
+        if block:
+            layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True), _conv(channels, channels // 2, 1)]
+            layers.append(nn.AvgPool2d(2))
+            channels //= 2
+        for _ in range(depth):
+            layers.append(_Grow(channels, growth))
+            channels += growth
+    return [*layers, nn.BatchNorm2d(channels), nn.ReLU(inplace=True), *_head(channels)]
+
+
 class DenseNet121(nn.Sequential):
     """Four dense blocks of 6, 12, 24 and 16 layers, growth 32 (Huang 2017): 6,956,298 parameters."""
 
-    def __init__(self, growth: int = 32) -> None:
-        channels = 2 * growth
-        layers: list[nn.Module] = [_conv(3, channels)]
-        for block, depth in enumerate([6, 12, 24, 16]):
-            if block:
-                layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True), _conv(channels, channels // 2, 1)]
-                layers.append(nn.AvgPool2d(2))
-                channels //= 2
-            for _ in range(depth):
-                layers.append(_Grow(channels, growth))
-                channels += growth
-        super().__init__(*layers, nn.BatchNorm2d(channels), nn.ReLU(inplace=True), *_head(channels))
+    def __init__(self) -> None:
+        super().__init__(*_densenet(32, [6, 12, 24, 16]))
+
+
+class DenseNetBC100(nn.Sequential):
+    """Three dense blocks of 16 layers, growth 12 (Huang 2017, section 4.2): 769,162 parameters."""
+
+    def __init__(self) -> None:
+        super().__init__(*_densenet(12, [16, 16, 16]))
 
 
 class _Inverted(nn.Module):
@@ -204,7 +217,10 @@ ARCHITECTURES: dict[str, Callable[[], nn.Module]] = {
     "vgg16": VGG16,
     "resnet18": ResNet18,
     "densenet121": DenseNet121,
+    "densenet-bc100": DenseNetBC100,
     "mobilenet-v2": MobileNetV2,
     "resnet20": ResNet20,
+    "resnet20-polyphase": PolyphaseResNet20,
+    "resnet20-blurred": BlurredResNet20,
 }
 """Name to constructor, as weights files and the command line spell it."""

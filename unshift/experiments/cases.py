@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import unshift
 from unshift import Chain, Restorer
 from unshift.data import DataError, ImageSet, dataset, prepare, to_float
 from unshift.experiments import classifiers
-from unshift.experiments.classifier_training import train_classifier
+from unshift.experiments.answers import Remembering
+from unshift.experiments.borrowed_classifiers import BORROWED, borrow
+from unshift.experiments.classifier_training import Recipe, train_classifier
 from unshift.experiments.record import Case, Options
 
-__all__ = ["CASES", "LoadedCase", "Remembering"]
+__all__ = ["CASES", "LoadedCase", "frozen_classifier", "images_of"]
 
 ARCHITECTURE_NAMES = {
     "lenet5": "LeNet-5",
     "vgg16": "VGG-16",
     "resnet18": "ResNet-18",
     "densenet121": "DenseNet-121",
+    "densenet-bc100": "DenseNet-BC-100",
     "mobilenet-v2": "MobileNet v2",
     "resnet20": "ResNet-20",
 }
 """Architectures as papers spell them."""
 _TOLD = {"epochs", "small_epochs", "scope", "recipe", "budget", "train_images", "parameters"}
-_TOLD |= {"validation_accuracy", "validation_images", "seed", "torch"}
+_TOLD |= {"validation_accuracy", "validation_images", "seed", "torch", "source", "licence", "sha256"}
 
 
 @dataclass(frozen=True)
@@ -64,31 +66,6 @@ class LoadedCase:
         }
 
 
-class Remembering:
-    """A classifier that remembers its answer to every image, and gives it again when the same bits come back.
-
-    The last bit of a large net's answer may depend on the other images in the batch. With this, the accuracy depends on
-    the images alone. It is also quick: most restored images are the same ones at every shift.
-    """
-
-    def __init__(self, classifier: Callable[[Tensor], Tensor]) -> None:
-        self.classifier = classifier
-        self.known: dict[bytes, Tensor] = {}
-
-    @torch.no_grad()
-    def __call__(self, images: Tensor) -> Tensor:
-        """Return the logits of a batch."""
-        keys = [hashlib.blake2b(image.numpy().tobytes(), digest_size=16).digest() for image in images.contiguous()]
-        new = {key: row for row, key in enumerate(keys) if key not in self.known}
-        if new:
-            unseen = images[list(new.values())]
-            if unseen.ndim == 4:
-                unseen = unseen.contiguous(memory_format=torch.channels_last)
-            logits = self.classifier(unseen)
-            self.known.update(zip(new, logits, strict=True))
-        return torch.stack([self.known[key] for key in keys])
-
-
 def _load(title: str, data: str, name: str, restorer_names: tuple[str, ...], bare: int, options: Options) -> LoadedCase:
     """Load a case; a classifier that is neither shipped nor in the data folder is trained now.
 
@@ -102,20 +79,46 @@ def _load(title: str, data: str, name: str, restorer_names: tuple[str, ...], bar
             "`python -m unshift.experiments.shipped_restorers`"
         )
     restorers = {each: unshift.load(each) for each in restorer_names}
-    test = _quick_test(data) if options.quick else dataset(data, "test")
+    test = images_of(data, options)
     images = to_float(prepare(test.images, next(iter(restorers.values())).trained_on["preparation"]))
     assert test.labels is not None
-    shipped = name in classifiers.shipped()
-    if options.quick and not shipped:
-        recipe = replace(classifiers.RECIPES[name], epochs=2, small_epochs=0, batch_size=len(images))
-        model: nn.Module = train_classifier(recipe, images, test.labels, progress=False)
-    else:
-        model = classifiers.obtain(name, progress=options.progress)
-    about: Any = getattr(model, "about", {"recipe": "two steps, quick"})
-    said = ARCHITECTURE_NAMES[classifiers.RECIPES[name].architecture] + (" (shipped)" if shipped else "")
-    title, said = title + (", quick" if options.quick else ""), said + (", augmented" if about.get("scope") else "")
+    model, said, about = frozen_classifier(name, images, test.labels, options)
+    title = title + (", quick" if options.quick else "")
     made = LoadedCase(title, images, test.labels, model, said, restorers, options.seeds, bare, about, test.classes)
     return replace(made, progress=options.progress)
+
+
+def frozen_classifier(
+    name: str, images: Tensor, labels: Tensor, options: Options
+) -> tuple[Callable[[Tensor], Tensor], str, dict[str, Any]]:
+    """Return a classifier, what a table calls it, and what is known of it.
+
+    Args:
+        name: One that is shipped, one that others trained, or one with a recipe.
+        images: What a quick look trains it on, unless it is shipped or given.
+        labels: Their classes.
+        options: How the run was asked for.
+    """
+    shipped, others = name in classifiers.shipped(), BORROWED.get(name)
+    architecture = others.architecture if others else classifiers.RECIPES[name].architecture
+    if options.quick and not shipped and name not in options.weights:
+        recipe = Recipe(architecture, epochs=2, batch_size=len(images), optimizer="sgd", learning_rate=0.05)
+        model: Any = train_classifier(recipe, images, labels, progress=False)
+        model.about = {"recipe": "two steps, quick"}
+    elif others:
+        model = borrow(name, options.weights.get(name))
+    else:
+        model = classifiers.obtain(name, progress=options.progress)
+    said = ARCHITECTURE_NAMES[architecture]
+    said += " (shipped)" if shipped else " (trained by others)" if others else ""
+    said += ", augmented" if model.about.get("scope") else ""
+    large = not shipped and not options.quick
+    return Remembering.on_disk(model, name) if large else model, said, model.about
+
+
+def images_of(data: str, options: Options) -> ImageSet:
+    """Return a test set; for a quick look, a few images of it."""
+    return _quick_test(data) if options.quick else dataset(data, "test")
 
 
 def _quick_test(data: str) -> ImageSet:
@@ -156,9 +159,9 @@ def _case(name: str, title: str, data: str, classifier: str, restorer: str, bare
     return Case(name, data, partial(_load, title, data, classifier, (restorer,), bare))
 
 
-def _padded(name: str, suffix: str = "") -> Case:
-    title, classifier = "CIFAR-10 test, padded to 40x40", f"{name}-cifar10{suffix}"
-    return _case(f"cifar10-{name}{suffix}", title, "cifar10", classifier, "cifar10-paper", bare=1000)
+def _padded(name: str, classifier: str = "") -> Case:
+    title, classifier = "CIFAR-10 test, padded to 40x40", classifier or f"{name}-cifar10"
+    return _case(f"cifar10-{name}", title, "cifar10", classifier, "cifar10", bare=1000)
 
 
 _CLOTHES = ("Fashion-MNIST test, 32x32", "fashion-mnist")
@@ -168,9 +171,9 @@ CASES = {
         Case("mnist", "mnist", _load_digits, trainable=True),
         _case("mnist-augmented", "MNIST test, 32x32", "mnist", "lenet5-mnist-augmented", "mnist"),
         _padded("vgg16"),
-        _padded("vgg16", "-augmented"),
-        _padded("resnet18"),
-        _padded("densenet121"),
+        _padded("vgg16-augmented", "vgg16-cifar10-augmented"),
+        _padded("resnet18", "resnet18-cifar10-autoattack"),
+        _padded("densenet-bc100"),
         _padded("mobilenet-v2"),
         _case("cifar10-plain", "CIFAR-10 test, 32x32", "cifar10", "resnet20-cifar10-plain", "cifar10-seam", bare=2000),
         _case("fashion-mnist", *_CLOTHES, "lenet5-fashion-mnist", "fashion-mnist"),

@@ -9,7 +9,8 @@ from unshift import Chain, Restorer, apply
 from unshift.evaluation import predict
 from unshift.experiments import plots
 from unshift.experiments.accuracy_table import training
-from unshift.experiments.cases import CASES, LoadedCase, Remembering
+from unshift.experiments.answers import Remembering
+from unshift.experiments.cases import CASES, LoadedCase
 from unshift.experiments.record import Block, Experiment, Picture, Result, Results
 from unshift.progress import tracked
 
@@ -24,7 +25,7 @@ def _measure(case: LoadedCase, reach: int = 3, restored_images: int = 1000) -> R
     """
     name, restorer = next(iter(case.restorers.items()))
     images, labels = case.images[: case.bare], case.labels[: case.bare]
-    classifier = Remembering(case.classifier)
+    classifier = Remembering.of(case.classifier)
     clean = predict(classifier, images) == labels
     few, few_labels = images[:restored_images], labels[:restored_images]
     clean_restored = predict(classifier, _restored(restorer, few)) == few_labels
@@ -36,6 +37,7 @@ def _measure(case: LoadedCase, reach: int = 3, restored_images: int = 1000) -> R
         bare[down + reach][right + reach] = _points(predict(classifier, moved) == labels, clean)
         back = predict(classifier, _restored(restorer, moved[: len(few)])) == few_labels
         restored[down + reach][right + reach] = _points(back, clean_restored)
+    classifier.save()
     return {
         **case.describe(),
         "seeds": [],  # every shift, none of them drawn

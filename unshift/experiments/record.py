@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 __all__ = ["Block", "Case", "Experiment", "Options", "Picture", "Result", "Results", "Row", "Style", "Table", "Text"]
@@ -81,12 +82,16 @@ Block = Text | Table | Picture
 
 @dataclass(frozen=True)
 class Options:
-    """How a run was asked for: train first, take a few images only, draw with these seeds, show progress."""
+    """How a run was asked for: train first, take a few images only, draw with these seeds, show progress.
+
+    ``weights`` are files of classifiers that others trained, by name.
+    """
 
     train: bool = False
     quick: bool = False
     seeds: tuple[int, ...] = (0,)
     progress: bool = True
+    weights: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

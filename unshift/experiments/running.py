@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from unshift.experiments import report
+from unshift.experiments.borrowed_classifiers import check_names
 from unshift.experiments.catalogue import MAIN, experiments, find
 from unshift.experiments.provenance import provenance
 from unshift.experiments.record import Case, Experiment, Options, Results
@@ -26,6 +27,7 @@ def reproduce(
     train: bool = False,
     quick: bool = False,
     progress: bool = True,
+    weights: Mapping[str, Path] | None = None,
 ) -> dict[str, Results]:
     """Run experiments; print their tables; write a report.
 
@@ -37,6 +39,7 @@ def reproduce(
         train: First fits restorers and classifier on the embedded digits.
         quick: Takes a few images: a look, not a result.
         progress: Whether to show progress bars.
+        weights: Files of classifiers that others trained, by name, where they are not in the data folder.
 
     Returns:
         The new results, by experiment and case, with their pixels.
@@ -49,7 +52,8 @@ def reproduce(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     stored = report.read(folder)
-    options = Options(train, quick, SEEDS[: (2 if quick else len(SEEDS)) if items else 1], progress)
+    seeds = SEEDS[: (2 if quick else len(SEEDS)) if items else 1]
+    options = Options(train, quick, seeds, progress, check_names(weights or {}))
     loaded: dict[Case, Any] = {}
     results: dict[str, Results] = {}
     for experiment, cases in todo:
