@@ -57,13 +57,13 @@ def is_grey(image: Image) -> bool:
 def seen(image: Image, channels: int) -> Tensor:
     """Return what a network of 1 (grey) or 3 channels (RGB) sees of an image, uint8 ``(1, channel, height, width)``."""
     shown, mode = flat(image), "L" if channels == 1 else "RGB"
-    return _planes(shown if shown.mode == mode else shown.convert(mode))
+    return _pixels(shown if shown.mode == mode else shown.convert(mode))
 
 
 def values(image: Image) -> Tensor:
     """Return the values of an image, one by one as they are stored, ``(1, channel, height, width)``."""
     if image.mode in BYTES:
-        return _planes(image)
+        return _pixels(image)
     stored = np.asarray(image)
     if stored.dtype.kind == "b" or stored.dtype.itemsize > 1:
         stored = stored.astype(np.uint8 if stored.dtype.kind == "b" else np.int64)  # of 16 and 32 bits
@@ -75,9 +75,9 @@ def with_values(image: Image, moved: Tensor) -> Image:
     from PIL import Image
 
     if image.mode in BYTES:
-        planes = [np.ascontiguousarray(plane.numpy()) for plane in moved[0].to(torch.uint8)]
-        bands = [Image.frombuffer("L", image.size, plane, "raw", "L", 0, 1) for plane in planes]
-        result = bands[0].copy() if len(bands) == 1 else Image.merge(image.mode, bands)
+        pixels = np.ascontiguousarray(moved[0].to(torch.uint8).permute(1, 2, 0).numpy())
+        result = Image.frombuffer(image.mode, image.size, pixels, "raw", image.mode, 0, 1)
+        result = result if result.readonly == 0 else result.copy()  # some modes share memory with the tensor
         result.info = dict(image.info)
     else:
         kind = np.asarray(image.crop((0, 0, 1, 1))).dtype
@@ -88,6 +88,7 @@ def with_values(image: Image, moved: Tensor) -> Image:
     return result
 
 
-def _planes(image: Image) -> Tensor:
-    """Return the bands of an image of 8 bits a value: much faster than turning its pixels into planes."""
-    return torch.from_numpy(np.stack([np.asarray(band) for band in image.split()]))[None]
+def _pixels(image: Image) -> Tensor:
+    """Return an image of 8 bits a value as it lies in memory, channels last: what the networks want, and Pillow."""
+    stored = np.array(image)  # a copy: Pillow's own may not be written to
+    return torch.from_numpy(stored.reshape(1, *stored.shape[:2], -1)).permute(0, 3, 1, 2)

@@ -129,15 +129,15 @@ class IntegerEstimator(nn.Module):
         """Sum over every axis of the features but the one that goes with ``axis`` of the scores, exactly."""
         others = [at for at in range(2, features.ndim) if at != 2 + len(self.across) + axis]
         if not others:
-            return features.to(rule.kind)
+            return features.to(rule.added)
         if is_traced():
-            return features.sum(others, dtype=rule.kind)
+            return features.sum(others, dtype=rule.added)
         # In memory the channels come last (exact.direct): sums in that order are quick.
-        return features.movedim(1, -1).sum([at - 1 for at in others], dtype=rule.kind).movedim(-1, 1)
+        return features.movedim(1, -1).sum([at - 1 for at in others], dtype=rule.added).movedim(-1, 1)
 
     def means(self, sums: Tensor, rule: LineRule) -> Tensor:
         """Divide line sums so that they fit the next layer."""
-        return floor_divide(sums * rule.times, rule.divisor, self.largest)
+        return floor_divide(sums.to(rule.kind) * rule.times, rule.divisor, self.largest)
 
     @property
     def along(self) -> Callable[[Tensor], tuple[Tensor, ...]] | None:
@@ -244,8 +244,7 @@ class IntegerEstimator(nn.Module):
             return
         for start in range(0, size[0], height):
             end = min(start + height, size[0])
-            rows = torch.arange(start - before, end + after, device=images.device) % size[0]
-            features = self.pixels(images.index_select(2, rows))
+            features = self.pixels(_rows(images, start - before, end + after))
             for layer, made in zip(self.local, plan.strips, strict=True):
                 features = layer(features, made, margin=True)
             yield features
@@ -284,6 +283,13 @@ def _no_autocast(device: torch.device) -> contextlib.AbstractContextManager[Any]
     if is_traced() or torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return contextlib.nullcontext()
+
+
+def _rows(images: Tensor, start: int, end: int) -> Tensor:
+    """Return the rows from ``start`` to ``end``, which may lie past the ends: a view, but for what goes round."""
+    n = images.shape[2]
+    ends = (images[:, :, n + min(start, 0) :], images[:, :, max(start, 0) : end], images[:, :, : max(end - n, 0)])
+    return _joined((part for part in ends if part.shape[2]), 2)
 
 
 def _joined(parts: Iterable[Tensor], axis: int) -> Tensor:

@@ -22,8 +22,10 @@ __all__ = ["LineRule", "LineScores", "best_of_all", "score_map", "terms"]
 class LineRule(NamedTuple):
     """How the sums along one axis become means that fit the next layer: multiplied, divided, rounded down."""
 
+    added: torch.dtype
+    """what holds the sums: the smaller of the two if it can, as adding them up is most of the work"""
     kind: torch.dtype
-    """what holds the sums"""
+    """what holds them multiplied"""
     times: int
     divisor: Tensor
     """of each channel ``(channel, 1)``, in that kind"""
@@ -45,13 +47,14 @@ class LineRule(NamedTuple):
             wanted, found = (math.prod(n) // n[axis] for n in (calibrated, size))
             common = math.gcd(wanted, found)
             times, divisor = wanted // common, divisor * (found // common)
-        most = largest * math.prod(size) // size[axis] * times
+        alone = largest * math.prod(size) // size[axis]
+        most, added = alone * times, torch.float64 if alone >= FLOAT32 else torch.float32
         if most >= FLOAT64 // 2:
             raise ValueError(f"images of size {size} are too large for a net calibrated at {calibrated}")
         if most >= FLOAT32:
-            return cls(torch.float64, times, divisor)
+            return cls(added, torch.float64, times, divisor)
         # No sum reaches 2^24, so dividing by that or by more is the same.
-        return cls(torch.float32, times, divisor.clamp(max=FLOAT32).to(torch.float32))
+        return cls(added, torch.float32, times, divisor.clamp(max=FLOAT32).to(torch.float32))
 
 
 class LineScores(NamedTuple):
