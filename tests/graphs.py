@@ -108,6 +108,7 @@ def untrained(coordinates, channels, size, preset="paper"):
 KINDS = {
     "mirror": (Turns("mirror"), 1, (5, 6)),
     "half": (Turns("half"), 1, (5, 6)),
+    "scene": (Canvas(window=(3, 4)), 1, (5, 6)),
     "quarter": (Turns("quarter"), 1, (6, 6)),
     "flips": (Turns("flips"), 2, (5, 5)),
     "strand": (Turns("strand"), 4, (9,)),

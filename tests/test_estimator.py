@@ -201,7 +201,7 @@ def test_bad_networks(options, message):
 
 
 def test_unknown_preset():
-    with pytest.raises(ValueError, match="no preset 'resnet'; there are paper, dense, lines, seam, sequence"):
+    with pytest.raises(ValueError, match="no preset 'resnet'; there are paper, dense, lines, seam, sequence, scene"):
         ShiftEstimator.preset("resnet", 1, (8, 8))
 
 

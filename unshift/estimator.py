@@ -30,11 +30,7 @@ from unshift.shifts import check_images
 
 __all__ = ["PRESETS", "ShiftEstimator", "add_lines", "as_float", "check_input"]
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "abs": torch.abs,
-    "none": lambda x: x,
-}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "abs": torch.abs, "none": lambda x: x}
 
 PRESETS = {
     "paper": "6 layers of one channel, kernel 9, no bias: the paper's net, 486 parameters on MNIST",
@@ -42,6 +38,7 @@ PRESETS = {
     "lines": "local filters, then a mean along each axis, then 1-D filters of its full length: centred objects",
     "seam": "local filters, then a mean along each axis, then 1-D filters: finds the seam of a photo",
     "sequence": "3 layers, 16 channels, kernel 33: finds a motif in sequences of any length",
+    "scene": "3 layers, 8 channels, kernel 21: finds an object in scenes of any size",
 }
 
 
@@ -192,7 +189,7 @@ class ShiftEstimator(nn.Module):
         """Build a preset for images of one size; kernels are clipped to it.
 
         Args:
-            name: ``"paper"``, ``"dense"``, ``"lines"``, ``"seam"`` or, for one axis, ``"sequence"``.
+            name: One of :data:`PRESETS`; ``"sequence"`` is for one axis.
             in_channels: Channels of the images.
             size: Their spatial size.
             across: Extents of axes that do not move and come as channels. To ``"seam"`` they are axes of its local
@@ -242,6 +239,8 @@ class ShiftEstimator(nn.Module):
             if len(size) != 1:
                 raise ValueError(f"preset sequence is for arrays of one axis, got {len(size)}: size {tuple(size)}")
             return cls(in_channels, channels=(16, 16, 1), kernel_size=clipped(33), bias=True)
+        if name == "scene":
+            return cls(in_channels, channels=(8, 8, 1), kernel_size=clipped(21), bias=True)
         raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
 
     def describe(self) -> dict[str, Any]:

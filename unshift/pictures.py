@@ -76,13 +76,13 @@ def with_values(image: Image, moved: Tensor) -> Image:
 
     if image.mode in BYTES:
         pixels = np.ascontiguousarray(moved[0].to(torch.uint8).permute(1, 2, 0).numpy())
-        result = Image.frombuffer(image.mode, image.size, pixels, "raw", image.mode, 0, 1)
+        result = Image.frombuffer(image.mode, (pixels.shape[1], pixels.shape[0]), pixels, "raw", image.mode, 0, 1)
         result = result if result.readonly == 0 else result.copy()  # some modes share memory with the tensor
         result.info = dict(image.info)
     else:
         kind = np.asarray(image.crop((0, 0, 1, 1))).dtype
         array: Any = moved[0].permute(1, 2, 0).contiguous().numpy().astype(kind, copy=False)
-        result = image.copy()
+        result = image.crop((0, 0, array.shape[1], array.shape[0]))  # a window of a scene is smaller
         result.frombytes((np.packbits(array[..., 0], axis=1) if image.mode == "1" else array).tobytes())
     result.format = image.format
     return result

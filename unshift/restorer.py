@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from unshift.coordinates import Canvas, Chained, merged
-from unshift.exact import LineScores, choose, confidence, is_traced
+from unshift.exact import LineScores, choose, confidence, is_traced, score_map
+from unshift.several import runners_up
 from unshift.undoing import Estimate, Undoing, check_finite, joined
 
 __all__ = ["Chain", "Estimate", "Restorer", "check_finite"]
@@ -60,6 +61,26 @@ class Restorer(Undoing):
             return self.read(images, of)[0]
         starts = range(0, len(images), block)
         return joined([self.read(images[at : at + block], of[at : at + block])[0] for at in starts])
+
+    def _several(self, images: Tensor, of: Tensor, top: int) -> list[Estimate]:
+        first, read = self.read(images, of)
+        size = tuple(images.shape[2:])
+        if isinstance(read, Tensor) and read.shape[1] > 1:
+            raise ValueError(
+                f"top is for restorers that undo nothing but shifts; this one undoes {self.coordinates.undoes}"
+            )
+        scores, found = score_map(read)[:, None], [first]
+        for index, tied, sure in runners_up(
+            scores,
+            lambda: self.coordinates.looks(of),
+            self.coordinates.candidate(first, size),
+            self.coordinates.apart(scores.ndim - 2),
+            top - 1,
+            getattr(self.scorer, "score_unit", 1.0),
+        ):
+            pose = self.coordinates.pose(index, scores, size)
+            found.append(Estimate(pose.shift, pose.turn, pose.angle, sure, tied))
+        return found
 
     def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor | LineScores]:
         """Return the estimate of one block of images, unchecked, and the scores it was read off."""

@@ -31,6 +31,7 @@ from unshift.exact import quantise
 from unshift.progress import Progress
 from unshift.recipes import RECIPES, Recipe, complete, preset_name
 from unshift.restorer import Restorer
+from unshift.scenes import Background
 from unshift.trained_on import background
 from unshift.training_images import Examples
 from unshift.training_run import Run
@@ -47,6 +48,8 @@ def fit(
     *,
     coordinates: Coordinates | None = None,
     augment: Sequence[str | Augmentation] = (),
+    scene: Sequence[int] | None = None,
+    background: str | Path | Background = "clutter",
     validation: int | float = 0.1,
     seed: int = 0,
     device: str | torch.device = "cpu",
@@ -70,6 +73,10 @@ def fit(
         coordinates: What to undo, of ``unshift.coordinates``. Default: circular shifts of the image as it is.
         augment: What to do to each batch first: names (``"mirror"`` and ``"windows"`` are for photos) or functions, as
             :mod:`unshift.augmentation` describes.
+        scene: The size of the scenes to make of the images, if ``coordinates`` cut a window out of one: the images are
+            then objects, each pasted at a random place, and the place is what is learnt. Default: twice the window.
+        background: What is behind them there: ``"plain"``, ``"noise"``, ``"clutter"`` (pieces of other images), a
+            folder of images, or a function, as :mod:`unshift.scenes` describes.
         validation: Images held out: a number, or a share.
         seed: For the weights, the images held out, their order and the augmentations. The same seed on the same machine
             and number of threads gives the same weights, however many ``workers`` there are.
@@ -104,10 +111,14 @@ def fit(
         drop_unusable=drop_unusable,
         skip_unreadable=skip_unreadable,
         whole=bool(augment),
+        scene=scene,
+        background=background,
         workers=workers,
         progress=progress,
     )
     settings |= examples.describe()
+    if examples.scenes is not None:
+        augmentations["scenes"] = examples.scenes  # the last thing done to an object
     network = _network(preset, examples, seed, augmentations).to(ranks.device(str(device)))
     run = Run(network, examples, settings, augmentations)
     with _kept(run, checkpoint, resume) as store:

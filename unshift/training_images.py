@@ -13,7 +13,7 @@ import functools
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from unshift.data.reading import Reader, open_reader
 from unshift.estimator import as_float
 from unshift.image_survey import Survey, usable
 from unshift.ragged import Images, batches, is_ragged
+from unshift.scenes import Background, Scenes, plain_ground
 from unshift.shifts import check_images
 
 __all__ = ["Examples"]
@@ -36,6 +37,8 @@ SAMPLE = 1000
 SAMPLE_BYTES = 2**24
 
 
+SOME = 256
+"""Objects by which their plain ground is known."""
 PRINTS = 64
 """Images whose fingerprints a restorer keeps."""
 
@@ -52,6 +55,8 @@ class Examples:
         drop_unusable: Leave out images that cannot be learnt from instead of refusing them.
         skip_unreadable: Leave out images that cannot be read.
         whole: Read the images themselves: something is done to them first.
+        scene: Where a window is to be cut out of scenes, their size. None: twice the window.
+        background: What is behind the objects of these scenes.
         workers: Processes that read.
         progress: Tell how far it is.
 
@@ -69,6 +74,8 @@ class Examples:
         drop_unusable: bool = False,
         skip_unreadable: bool = False,
         whole: bool = False,
+        scene: Sequence[int] | None = None,
+        background: str | Path | Background = "clutter",
         workers: int = 0,
         progress: bool = False,
     ) -> None:
@@ -81,8 +88,13 @@ class Examples:
         reader = open_reader(images, workers)
         first = _first(reader, skip_unreadable)
         check_images(first)
-        canvas = coordinates.canvas(first)
         self.shape = _least([image.shape for image in images]) if self.ragged else tuple(first.shape[1:])
+        window = coordinates.window
+        if window is None and scene is not None:
+            raise ValueError("scene is for coordinates that cut a window out of one: Canvas(window=(32, 32))")
+        size = tuple(2 * n for n in window or ()) if scene is None else tuple(scene)
+        self.scenes = Scenes(size, window, self.shape, background) if window is not None else None
+        canvas = coordinates.canvas(first)
         self.on_canvas = not whole and not self.ragged and canvas.shape[1] == 1 and canvas.numel() < first.numel()
         self.reader = reader.through(functools.partial(_first_copy, coordinates)) if self.on_canvas else reader
         self.survey = Survey(self.reader, first.numel(), skip_unreadable, progress, self.ragged)
@@ -93,16 +105,22 @@ class Examples:
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
         self.train, self.held = rows[order[held_out:]], rows[order[:held_out]]
         ranks.check_enough(len(self.train))
+        if self.scenes is not None:
+            read = self.reader.read(self.train[:SOME].sort().values.split(16))
+            self.scenes.value = plain_ground(itertools.chain.from_iterable(read))
+            self.shape, self.ragged = (self.shape[0], *size), False
 
     @property
     def size(self) -> list[int]:
-        """The size of the images; empty where they are of many."""
-        return [] if self.ragged else list(self.shape[1:])
+        """The size of the images; empty where they are of many, or scenes, which may be."""
+        return [] if self.ragged or self.scenes is not None else list(self.shape[1:])
 
     def describe(self) -> dict[str, Any]:
         """Return what is to be undone, and what the images are, as plain data."""
         found: dict[str, Any] = {"coordinates": self.coordinates.describe(), "size": self.size}
         found["train_images"] = len(self.train)
+        if self.scenes is not None:
+            found["scenes"] = self.scenes.describe()
         if self.survey.unreadable:
             found["unreadable"] = [*self.survey.unreadable.values()]
         return found
@@ -131,13 +149,18 @@ class Examples:
     def held_out(self, batch_size: int) -> Iterator[Batch]:
         """Yield this rank's share of the images held out, the same ones each time."""
         rows = ranks.share(self.held.sort().values if len(self.held) > batch_size else self.held)
-        return self.reader.read(part for part in rows.split(batch_size) if len(part))
+        return self._shown(self.reader.read(part for part in rows.split(batch_size) if len(part)))
+
+    def _shown(self, read: Iterator[Batch]) -> Iterator[Batch]:
+        """Return images as they are or, of objects, scenes: the same ones each time."""
+        scenes, generator = self.scenes, torch.Generator().manual_seed(self.seed)
+        return read if scenes is None else ([scenes(part, generator) for part in batch] for batch in read)
 
     @functools.cached_property
     def sample(self) -> Images:
         """Canvases of the first images to train on."""
         rows = self.train[: max(1, min(SAMPLE, SAMPLE_BYTES // math.prod(self.shape)))].sort().values
-        read = self.reader.read(rows.split(16))
+        read = self._shown(self.reader.read(rows.split(16)))
         if self.ragged:
             return [copy for part in itertools.chain(*read) for copy in self.canvas(part).flatten(0, 1)][:SAMPLE]
         return torch.cat([self.canvas(one_tensor(batch)).flatten(0, 1) for batch in read])[:SAMPLE]

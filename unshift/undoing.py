@@ -89,7 +89,11 @@ class Undoing(nn.Module):
         """The restorers that work one after another."""
         raise NotImplementedError
 
-    def estimate(self, images: Any, of: Any = None) -> Estimate:
+    @overload
+    def estimate(self, images: Any, of: Any = None, *, top: None = None) -> Estimate: ...
+    @overload
+    def estimate(self, images: Any, of: Any = None, *, top: int) -> list[Estimate]: ...
+    def estimate(self, images: Any, of: Any = None, *, top: int | None = None) -> Estimate | list[Estimate]:
         """Read the pose off ``images``.
 
         Args:
@@ -98,23 +102,31 @@ class Undoing(nn.Module):
                 ``(channel, *spatial)`` of any sizes.
             of: What will be undone, where the network sees another form of it (the grey of a colour image): ties are
                 settled by comparing these. Default: ``images``.
+            top: Of scenes with several objects, how many positions to return that are no neighbours: not within half a
+                window of each other or, without a window, next to each other.
 
         Returns:
-            The estimate of a batch: of a single image, of a batch of one.
+            The estimate of a batch: of a single image, of a batch of one. With ``top``, a list of so many estimates,
+            the best first, in an order that no move changes; each confidence is among the positions that were left.
 
         Warns:
             UserWarning: Once for each restorer, if the images are unlike those it was trained on.
 
         Raises:
-            ValueError: If the images do not fit, or hold NaN or infinity.
+            ValueError: If the images do not fit, or hold NaN or infinity, or have no room for ``top`` positions.
         """
+        if top is not None and (type(top) is not int or top < 1):
+            raise ValueError(f"top must be 1 or more positions, got {top!r}")
         if is_ragged(images):
             if not len(images):
                 raise ValueError("no images to estimate the pose of: got an empty list")
             shown = images if of is None else of
-            return joined([self._looked(image[None], look[None]) for image, look in zip(images, shown, strict=True)])
-        given = self._given(images)
-        return self._looked(given.seen, given.values if of is None else of)
+            each = [self._looked(image[None], look[None], top) for image, look in zip(images, shown, strict=True)]
+            found = [joined(parts) for parts in zip(*each, strict=True)]
+        else:
+            given = self._given(images)
+            found = self._looked(given.seen, given.values if of is None else of, top)
+        return found[0] if top is None else found
 
     @overload
     def undo(self, images: Tensor, estimate: Any) -> Tensor: ...
@@ -125,12 +137,20 @@ class Undoing(nn.Module):
         return self._each(self.coordinates.undo, images, estimate)
 
     @overload
-    def redo(self, images: Tensor, estimate: Any) -> Tensor: ...
+    def redo(self, images: Tensor, estimate: Any, *, size: Sequence[int] | None = None) -> Tensor: ...
     @overload
-    def redo(self, images: Any, estimate: Any) -> Any: ...
-    def redo(self, images: Any, estimate: Any) -> Any:
-        """Put upright ``images`` back where the input was: a mask, a map of boxes, another image."""
-        return self._each(self.coordinates.redo, images, estimate)
+    def redo(self, images: Any, estimate: Any, *, size: Sequence[int] | None = None) -> Any: ...
+    def redo(self, images: Any, estimate: Any, *, size: Sequence[int] | None = None) -> Any:
+        """Put upright ``images`` back where the input was: a mask, a map of boxes, another image.
+
+        Args:
+            images: As large as what :meth:`restore` returns.
+            estimate: Of the input.
+            size: That of the scene, where a window was cut out of one.
+        """
+        return self._each(
+            lambda x, pose: self.coordinates.redo(self.coordinates.on_scene(x, size), pose), images, estimate
+        )
 
     @overload
     def restore(self, images: Tensor) -> Tensor: ...
@@ -145,7 +165,7 @@ class Undoing(nn.Module):
         if is_ragged(images):
             return self.undo(images, self.estimate(images))
         given = self._given(images)
-        return given.back(self.coordinates.undo(given.values, self._looked(given.seen, given.values)))
+        return given.back(self.coordinates.undo(given.values, self._looked(given.seen, given.values)[0]))
 
     def forward(self, images: Tensor) -> Tensor:
         """Restore ``images``, so that ``nn.Sequential(restorer, classifier)`` is all there is to write."""
@@ -170,24 +190,27 @@ class Undoing(nn.Module):
         return as_given(images, axes, channels, rotated="angle" in self.coordinates.reads)
 
     @torch.no_grad()
-    def _looked(self, images: Tensor, of: Tensor) -> Estimate:
-        """Check images, and estimate them."""
+    def _looked(self, images: Tensor, of: Tensor, top: int | None = None) -> list[Estimate]:
+        """Check images, and estimate them, ``top`` times over."""
         if not is_traced():
             refuse_recorders(images)
         check_images(images)
         if is_compiled():
-            found: Estimate = compiled_estimate(images, self._number, self.coordinates.reads, Estimate)
-            return found
+            return [compiled_estimate(images, self._number, self.coordinates.reads, Estimate)]
         if is_traced():
-            return self._estimated(images, of)
+            return [self._estimated(images, of)]
         check_finite(images)
-        estimate = self._estimated(images, of)
+        found = [self._estimated(images, of)] if top is None else self._several(images, of, top)
         self._compare(images)  # last: what does not fit at all is refused
-        return estimate
+        return found
 
     def _estimated(self, images: Tensor, of: Tensor) -> Estimate:
         """Estimate images that were checked."""
         raise NotImplementedError
+
+    def _several(self, images: Tensor, of: Tensor, top: int) -> list[Estimate]:
+        """Estimate the best ``top`` positions of images that were checked."""
+        raise ValueError(f"top is for one restorer of shifts, not for a chain of {len(self.stages)}")
 
     def _compare(self, images: Tensor) -> None:
         """Warn, once, if these images are unlike the training images."""

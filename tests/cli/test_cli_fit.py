@@ -93,6 +93,7 @@ def test_fit_passes_its_options_on(made, monkeypatch):
         (("--turns", "quarter"), {"kind": "turns", "group": "quarter"}, "1 pixel,"),
         (("--ring", -1), {"kind": "ring", "axis": -1}, "1 pixel,"),
         (("--rotation",), {"kind": "polar", "size": 12, "angles": 36}, "1 step of 10 degrees,"),
+        (("--window", 10, "--scene", "20x24", "--background", "noise"), {"window": [10, 10]}, "1 pixel,"),
     ],
 )
 def test_fit_every_kind_of_pose(flags, coordinates, step, made):
@@ -113,6 +114,15 @@ def test_fit_with_augmentations_and_an_average(made):
     good("fit", made / "blobs.npy", "--out", "x.safetensors", "--mirror", "--average", 0.9, *QUICK)
     metadata = unshift.load("x.safetensors").metadata
     assert (metadata["augment"], metadata["average"]) == (["mirror"], 0.9)
+
+
+def test_fit_refuses_scenes_that_cannot_be(made):
+    Path("empty").mkdir()
+    start = ("fit", made / "blobs.npy", "--out", "x.safetensors")
+    assert bad(*start, "--scene", 32).startswith("--scene and --background are for scenes: give the --window")
+    assert bad(*start, "--window", 13) == "a window of 13x13 is larger than the object images, 12x12"
+    assert bad(*start, "--window", 12, "--background", "empty").startswith("empty holds no image files")
+    assert "--window takes one number (32)" in bad(*start, "--window", "wide")
 
 
 @pytest.mark.parametrize("refused", [(), (-3,)])
@@ -273,7 +283,7 @@ def test_fit_refuses_bad_images(pixels):
     positive = "epochs, batch size, patience and learning rate must be positive, got "
     assert positive in refused("fine.npy", "--patience", 0)
     assert positive in refused("fine.npy", "--learning-rate", "nan")
-    several = "give one of --turns, --strand, --ring and --rotation, not several"
+    several = "give one of --turns, --strand, --ring, --rotation and --window, not several"
     assert refused("fine.npy", "--turns", "half", "--rotation") == several
     assert refused("fine.npy", "--turns", "half", "--ring", 0) == several
     assert "no preset 'seam' for rotations" in refused("fine.npy", "--rotation", "--preset", "seam")

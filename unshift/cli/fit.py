@@ -12,7 +12,7 @@ import typer
 
 from unshift.cli.allocator import keep_freed_memory
 from unshift.cli.errors import first_line
-from unshift.cli.options import Channels, Crop, Json, Pad, Preset, Share, Size, SkipUnreadable, TurnGroup
+from unshift.cli.options import Channels, Crop, Json, Pad, Preset, Scene, Share, Size, SkipUnreadable, TurnGroup, Window
 from unshift.cli.outputs import check_output
 from unshift.cli.prepared_data import choose_split, open_prepared, preparation
 from unshift.cli.printing import file_size, image_size, print_json, rates_line
@@ -34,7 +34,9 @@ def fit(
     out: Annotated[Path, typer.Option("--out", help="The file to write; .safetensors by custom.")],
     preset: Annotated[
         Preset,
-        typer.Option(help="paper: 486 weights; lines or dense: centred objects; seam: photos; sequence: genomes."),
+        typer.Option(
+            help="paper: 486 weights; lines or dense: centred objects; seam: photos; sequence: genomes; scene: scenes."
+        ),
     ] = Preset.paper,
     turns: Annotated[
         TurnGroup | None,
@@ -54,6 +56,16 @@ def fit(
     rotation: Annotated[
         bool, typer.Option("--rotation", help="Undo rotations, by any angle, of square images: paper or dense.")
     ] = False,
+    window: Window = None,
+    scene: Scene = None,
+    background: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FOLDER",
+            help="What is behind them there: plain, noise, clutter (pieces of other images), or a folder of images.",
+            show_default="clutter",
+        ),
+    ] = None,
     size: Size = None,
     crop: Crop = False,
     channels: Channels = None,
@@ -95,7 +107,7 @@ def fit(
     """Train a restorer on unlabelled, unmoved images and write it to one small file.
 
     The images are all that is needed: no labels, no moved copies of them. It learns to undo circular shifts,
-    or, with --turns, --ring or --rotation, another kind of move. While it trains, the state is kept in a
+    or, with --turns, --ring, --rotation or --window, another kind of move. While it trains, the state is kept in a
     checkpoint; after a kill, the same command with --resume goes on and ends in the same weights. The file
     remembers how its images were scaled and padded, so that evaluate and verify do the same.
 
@@ -107,6 +119,7 @@ def fit(
       unshift fit mnist-10k --preset dense --turns quarter --out turned.safetensors
       unshift fit panoramas/ --size 64x512 --ring -1 --out panoramas.safetensors
       unshift fit mnist-10k --size 112 --preset dense --rotation --out rotated.safetensors
+      unshift fit mnist-10k --size 32 --window 32 --preset scene --out scenes.safetensors
       unshift fit genomes.fa --preset sequence --strand --out mine.safetensors
       unshift fit images.npy --preset dense --epochs 30 --out mine.safetensors --resume
     """
@@ -115,8 +128,7 @@ def fit(
     from unshift import training, weights
 
     keep_freed_memory()
-    if (turns is not None) + strand + (ring is not None) + rotation > 1:
-        raise ValueError("give one of --turns, --strand, --ring and --rotation, not several")
+    _check_kind([turns is not None, strand, ring is not None, rotation, window is not None], (scene, background))
     turns = TurnGroup.strand if strand else turns
     steps = preparation(size, crop, channels, pad)
     state = checkpoint or Path(f"{out}.checkpoint")
@@ -128,10 +140,11 @@ def fit(
     part = choose_split(data, split, "train")
     images = open_prepared(data, part, steps)
     # Opened now: a test split that cannot be had should fail before an hour of training, not after.
-    tested = test and part == "train" and choose_split(data, None, "test")
+    tested = test and window is None and part == "train" and choose_split(data, None, "test")
     held = open_prepared(data, "test", steps) if tested else None
 
-    coordinates = _coordinates(turns, ring, rotation, preset, tuple(images.images[0].shape[1:]) if rotation else ())
+    shape = tuple(images.images[0].shape[1:]) if rotation else ()
+    coordinates = _coordinates(turns, ring, rotation, window, preset, shape)
     settings: dict[str, Any] = {
         "augment": [name for name, asked in (("mirror", mirror), ("windows", windows)) if asked],
         "preset": preset.value,
@@ -141,6 +154,7 @@ def fit(
         "learning_rate": learning_rate,
         "average": average,
     }
+    scenes = {} if window is None else {"scene": scene, "background": background or "clutter"}
     if resume and out.exists() and not state.exists():
         restorer = weights.load(out)
         found = {**restorer.metadata, "preparation": restorer.trained_on.get("preparation")}
@@ -151,6 +165,7 @@ def fit(
             restorer = training.fit(
                 images.images,
                 **settings,
+                **scenes,
                 coordinates=coordinates,
                 validation=validation,
                 patience=patience,
@@ -167,8 +182,16 @@ def fit(
     _finish(restorer, out, held, as_json)
 
 
+def _check_kind(asked: list[bool], scenes: tuple[Any, Any]) -> None:
+    """Refuse several kinds of moves at once, and what belongs to the last of them, scenes, without it."""
+    if sum(asked) > 1:
+        raise ValueError("give one of --turns, --strand, --ring, --rotation and --window, not several")
+    if not asked[-1] and scenes != (None, None):
+        raise ValueError("--scene and --background are for scenes: give the --window to cut out of them, too")
+
+
 def _coordinates(
-    turns: TurnGroup | None, ring: int | None, rotation: bool, preset: Preset, size: tuple[int, ...]
+    turns: TurnGroup | None, ring: int | None, rotation: bool, window: Any, preset: Preset, size: tuple[int, ...]
 ) -> Coordinates:
     """Return what is to be undone, of images of ``size``."""
     from unshift.coordinates import Canvas, Polar, Ring, Turns
@@ -177,7 +200,7 @@ def _coordinates(
         return Turns(turns.value)
     if ring is not None:
         return Ring(ring)
-    return Polar.preset(preset.value, size) if rotation else Canvas()
+    return Polar.preset(preset.value, size) if rotation else Canvas(window=window)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ class Preset(StrEnum):
     lines = "lines"
     seam = "seam"
     sequence = "sequence"
+    scene = "scene"
 
 
 class TurnGroup(StrEnum):
@@ -39,13 +40,23 @@ class BadOption(typer.BadParameter):
         return self.message
 
 
-def read_size(text: str) -> tuple[int, int]:
+def read_size(text: str, option: str = "--size") -> tuple[int, int]:
     """Read ``32`` or ``32x48``."""
     found = re.fullmatch(r"(\d{1,5})(?:x(\d{1,5}))?", text)
     height, width = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
     if not height or not width:
-        raise BadOption(f"--size takes one number (32) or height x width (32x48), got {text!r}")
+        raise BadOption(f"{option} takes one number (32) or height x width (32x48), got {text!r}")
     return height, width
+
+
+def read_window(text: str) -> tuple[int, int]:
+    """Read ``--window``, as ``--size`` is."""
+    return read_size(text, "--window")
+
+
+def read_scene(text: str) -> tuple[int, int]:
+    """Read ``--scene``, as ``--size`` is."""
+    return read_size(text, "--scene")
 
 
 def read_scopes(text: str) -> list[int | None]:
@@ -99,6 +110,24 @@ SkipUnreadable = Annotated[
 Size = Annotated[
     Any,
     typer.Option(parser=read_size, metavar="N|HxW", help="First scale the images to this size.", show_default=False),
+]
+Window = Annotated[
+    Any,
+    typer.Option(
+        parser=read_window,
+        metavar="N|HxW",
+        help="Find objects like these in larger scenes, and cut out a window of this size.",
+        show_default=False,
+    ),
+]
+Scene = Annotated[
+    Any,
+    typer.Option(
+        parser=read_scene,
+        metavar="N|HxW",
+        help="Train on scenes of this size.",
+        show_default="twice the window",
+    ),
 ]
 Crop = Annotated[
     bool, typer.Option("--crop", help="Keep proportions: scale to cover the size, and cut the middle out.")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from unshift.coordinates.canvas import Canvas, all_shifts, draw_shifts
+from unshift.coordinates.canvas import Canvas, all_shifts, draw_shifts, ravel, unravel
 from unshift.coordinates.centre import Centre
 from unshift.coordinates.chained import Chained, merged
 from unshift.coordinates.polar import Polar
@@ -35,8 +35,10 @@ __all__ = [
     "draw_shifts",
     "from_description",
     "merged",
+    "ravel",
     "rotate",
     "rows",
+    "unravel",
 ]
 
 MODULES = [

@@ -52,6 +52,11 @@ class Chained(nn.Module):
         """See :class:`Coordinates`."""
         return reduce(lambda images, stage: stage.undo(images, pose), self.stages, images)
 
+    def on_scene(self, images: Tensor, size: Sequence[int] | None) -> Tensor:
+        """See :class:`Coordinates`. The stage that undoes last is the first to be put back, and may not change it."""
+        found: Tensor = self.stages[-1].on_scene(images, size)
+        return found
+
     def redo(self, images: Tensor, pose: Posed) -> Tensor:
         """See :class:`Coordinates`."""
         return reduce(lambda images, stage: stage.redo(images, pose), reversed(self.stages), images)

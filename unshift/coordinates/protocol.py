@@ -8,6 +8,7 @@ described is for the coordinates to say. Nothing outside this package asks which
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -71,6 +72,8 @@ class Coordinates(Protocol):
     """What it undoes, in words: ``"circular shifts"``."""
     reads: frozenset[str]
     """Which parts of a pose it reads: of ``"shift"``, ``"turn"``, ``"angle"``."""
+    window: tuple[int, ...] | None = None
+    """The size of what is cut out of a scene; None where the whole image comes back."""
     names: tuple[str, ...] = ()
     """What the elements of its group of turns are called in tables: none where nothing turns."""
 
@@ -96,6 +99,10 @@ class Coordinates(Protocol):
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """Return the candidates that stand for ``pose``, the inverse of :meth:`pose`: the targets of training."""
 
+    def apart(self, axes: int) -> tuple[int, ...]:
+        """Return how far apart positions must be along one of ``axes`` axes to be no neighbours."""
+        return (2,) * axes
+
     # --- undoing it, and doing it ---
 
     @abstractmethod
@@ -105,6 +112,15 @@ class Coordinates(Protocol):
     @abstractmethod
     def redo(self, images: Tensor, pose: Posed) -> Tensor:
         """Put upright ``images`` (a mask, another image) where the input was: the inverse of :meth:`undo`."""
+
+    def on_scene(self, images: Tensor, size: Sequence[int] | None) -> Tensor:
+        """Return ``images`` as large as what was undone, ``size``, before :meth:`redo`: most kinds keep the size."""
+        if size is not None and tuple(size) != tuple(images.shape[2:]):
+            raise ValueError(
+                f"size is for restorers that cut a window out of a scene; got {tuple(size)} for images of "
+                f"{tuple(images.shape[2:])}"
+            )
+        return images
 
     def move(self, images: Tensor, pose: Posed) -> Tensor:
         """Move upright ``images`` as the world would: for evaluations and checks."""

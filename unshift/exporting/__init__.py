@@ -79,10 +79,10 @@ def export(
         raise ValueError("torch.export cannot capture a TorchScript classifier; write ONNX, or give the model itself")
     model = _loaded(restorer)
     shape = _input_shape(model, size)
-    captured, names = _capture(model, shape, classifier, scores)
+    captured, names, restored = _capture(model, shape, classifier, scores)
     called = name or ("unnamed" if isinstance(restorer, nn.Module) else Path(restorer).stem)
     about = _metadata(model, called, classifier, shape)
-    data = as_onnx(captured, names, about, script, shape) if wants_onnx else _as_pt2(captured, about)
+    data = as_onnx(captured, names, about, script, restored) if wants_onnx else _as_pt2(captured, about)
     try:
         write_atomically(path, data)
     except OSError as error:
@@ -129,8 +129,8 @@ def _input_shape(model: Restorer | Chain, size: Sequence[int] | None) -> tuple[i
 
 def _capture(
     model: Restorer | Chain, shape: Sequence[int], classifier: Classifier | None, scores: bool
-) -> tuple[ExportedProgram, list[str]]:
-    """Return the program, and the names of its outputs once a TorchScript classifier has been put behind it."""
+) -> tuple[ExportedProgram, list[str], tuple[int, ...]]:
+    """Return the program, the names of its outputs once a TorchScript classifier is behind it, and what that sees."""
     example = torch.zeros(3, *shape, dtype=torch.float32)  # more than one: a batch of one would be taken for a constant
     dynamic = ({0: torch.export.Dim("batch")},)
     inside = None if isinstance(classifier, torch.jit.ScriptModule) else classifier
@@ -152,7 +152,7 @@ def _capture(
     names = list(graph.outputs)
     if inside is not classifier:
         names.insert(len(names) - scores, "logits")
-    return captured, names
+    return captured, names, tuple(restored.shape[1:])
 
 
 def prepare_graph(model: Restorer | Chain, images: Tensor) -> None:

@@ -31,7 +31,7 @@ def check_onnx() -> None:
 def as_onnx(
     captured: ExportedProgram, names: Sequence[str], about: Mapping[str, str], script: Any, shape: Sequence[int]
 ) -> bytes:
-    """Write ``captured``, whose outputs are ``names``, and ``script`` (a TorchScript classifier or None) behind it."""
+    """Write ``captured``, whose outputs are ``names``, and ``script``, a classifier of ``shape``, behind it."""
     given = [name for name in names if script is None or name != "logits"]
     with quiet():
         try:
