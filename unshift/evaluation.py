@@ -18,10 +18,11 @@ from torch.utils.data import Dataset
 
 from unshift import ranks
 from unshift.coordinates import draw_shifts, rows
-from unshift.data.batches import Batch, one_tensor
+from unshift.data.batches import one_tensor
 from unshift.data.reading import Reader, open_reader
 from unshift.progress import Progress, tracked
 from unshift.ragged import Images
+from unshift.reliability import Judged, judge
 from unshift.restorer import Chain, Restorer
 from unshift.shifts import check_images
 
@@ -31,9 +32,10 @@ __all__ = [
     "accuracy",
     "accuracy_over_scopes",
     "in_its_dtype",
+    "judged_on",
     "predict",
     "random_shifts",
-    "rates_of",
+    "rates_from",
     "restoration_rates",
 ]
 
@@ -74,34 +76,30 @@ def restoration_rates(
         batch_size: Images at a time.
         progress: Tell how far it is.
     """
+    return rates_from(judged_on(restorer, images, batch_size=batch_size, progress=progress))
+
+
+def judged_on(
+    restorer: Restorer | Chain,
+    images: Images | Dataset[Tensor] | Reader,
+    *,
+    batch_size: int = 256,
+    progress: bool = False,
+) -> Judged:
+    """Restore unmoved images, and return what became of each. The arguments are those of :func:`restoration_rates`."""
     reader = open_reader(images)
     if not len(reader):
         raise ValueError("no images to measure on")
     ranks.check_enough(len(reader))
     parts = [some for some in map(ranks.share, reader.rows(batch_size)) if len(some)]
-    return rates_of(restorer, tracked(reader.read(parts), "rates", "batches", progress, len(parts)))
+    return judge(restorer, tracked(reader.read(parts), "rates", "batches", progress, len(parts)))
 
 
-def rates_of(restorer: Restorer | Chain, batches: Iterable[Batch]) -> Rates:
-    """Measure how often a restorer leaves unmoved images where they are, over all ranks.
-
-    Args:
-        restorer: What is measured.
-        batches: The part of the images that belongs to this rank.
-    """
-    exact = within_1 = tied = count = 0
-    total = torch.zeros((), dtype=torch.float64)
-    for images in itertools.chain.from_iterable(batches):
-        estimate = restorer.estimate(images)
-        distance = restorer.coordinates.distance(estimate, check_images(images))
-        exact += int((distance == 0).sum())
-        within_1 += int((distance <= 1).sum())
-        tied += int(estimate.tied.sum())
-        total += estimate.confidence.cpu().sum()
-        count += len(images)
-    found = ranks.summed([count, exact, within_1, float(total), tied])
-    n = int(found[0])
-    return Rates(n, found[1] / n, found[2] / n, found[3] / n, int(found[4]))
+def rates_from(judged: Judged) -> Rates:
+    """Sum up what became of some images."""
+    count = len(judged.distance)
+    exact, within_1 = (int((judged.distance <= most).sum()) for most in (0, 1))
+    return Rates(count, exact / count, within_1 / count, float(judged.confidence.mean()), int(judged.tied.sum()))
 
 
 def random_shifts(n: int, axes: int, scope: int, seed: int) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from unshift.coordinates import Canvas, Chained, merged
-from unshift.exact import LineScores, choose, confidence, is_traced, score_map
+from unshift.exact import Curve, LineScores, choose, confidence, is_traced, score_map
 from unshift.several import runners_up
 from unshift.undoing import Estimate, Undoing, check_finite, joined
 
@@ -48,6 +48,7 @@ class Restorer(Undoing):
             raise ValueError("give pad or coordinates, not both")
         self.scorer = scorer
         self.coordinates = coordinates if coordinates is not None else Canvas(pad)
+        self.curve: Curve | None = None  # from the confidence to a probability, once it is calibrated
         getattr(scorer, "score_unit", None)  # read now: a graph made of this module cannot
 
     @property
@@ -79,7 +80,7 @@ class Restorer(Undoing):
             getattr(self.scorer, "score_unit", 1.0),
         ):
             pose = self.coordinates.pose(index, scores, size)
-            found.append(Estimate(pose.shift, pose.turn, pose.angle, sure, tied))
+            found.append(Estimate(pose.shift, pose.turn, pose.angle, self._probable(sure), tied))
         return found
 
     def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor | LineScores]:
@@ -90,10 +91,13 @@ class Restorer(Undoing):
         settle: Callable[..., Tensor] = lambda *found: self.coordinates.settle(of, scores, *found)  # noqa: E731
         index, tied = choose(scores, lambda: self.coordinates.looks(of), settle)
         pose = self.coordinates.pose(index, scores, tuple(images.shape[2:]))
-        sure = confidence(scores, getattr(self.scorer, "score_unit", 1.0))
+        sure = self._probable(confidence(scores, getattr(self.scorer, "score_unit", 1.0)))
         if is_traced():  # a graph cannot refuse an image that is not finite
             sure = torch.where(images.isfinite().flatten(1).all(1), sure, math.nan)
         return Estimate(pose.shift, pose.turn, pose.angle, sure, tied), scores
+
+    def _probable(self, sure: Tensor) -> Tensor:
+        return sure if self.curve is None else self.curve(sure)
 
     @torch.no_grad()
     def scores(self, canvas: Tensor) -> Tensor:

@@ -26,10 +26,11 @@ from unshift.augmentation import Augmentation, named
 from unshift.checkpoint import Checkpoint
 from unshift.coordinates import Canvas, Coordinates
 from unshift.estimator import ShiftEstimator
-from unshift.evaluation import rates_of
+from unshift.evaluation import rates_from
 from unshift.exact import quantise
 from unshift.progress import Progress
 from unshift.recipes import RECIPES, Recipe, complete, preset_name
+from unshift.reliability import calibrate
 from unshift.restorer import Restorer
 from unshift.scenes import Background
 from unshift.trained_on import background
@@ -180,7 +181,9 @@ def _restorer(run: Run, bits: int, progress: bool) -> Restorer:
         told.update()
         restorer = Restorer(scorer, coordinates=examples.coordinates).eval()
         told.note(f"measuring on the {len(examples.held):,} images held out")
-        rates = rates_of(Restorer(scorer) if examples.on_canvas else restorer, examples.held_out(256))
+        measured = Restorer(scorer) if examples.on_canvas else restorer
+        rates = rates_from(calibrate(measured, lambda: examples.held_out(256)))
+        restorer.curve = measured.curve
         told.update()
     restorer.trained_on = {"size": examples.size, "channels": examples.shape[0], "range": examples.range()}
     if not examples.on_canvas and isinstance(examples.sample, Tensor):  # of one size
@@ -189,6 +192,7 @@ def _restorer(run: Run, bits: int, progress: bool) -> Restorer:
         **run.settings,
         "epochs_run": run.epoch,
         "validation": rates.as_dict(),
+        "calibration": measured.metadata["calibration"],
         "history": run.history,
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
     }

@@ -37,9 +37,13 @@ class Estimate(NamedTuple):
     angle: Tensor | None
     """float64 ``(batch,)``: degrees counter-clockwise; None where the restorer knows of none."""
     confidence: Tensor
-    """float64 ``(batch,)``: softmax probability of the chosen position, in (0, 1]."""
+    """float64 ``(batch,)``, in [0, 1]: softmax probability of the chosen position, and, of a restorer that was
+    calibrated, the probability that the pose is the very one."""
     tied: Tensor
     """bool ``(batch,)``: several positions had the highest score, and the tie rule chose among them."""
+    doubtful: Tensor | None = None
+    """bool ``(batch,)``: less sure than the restorer's ``min_confidence``. The pose is then none, and the image passes
+    as it is. None where there is no such bound."""
 
 
 def check_finite(images: Tensor) -> None:
@@ -59,6 +63,10 @@ def joined(parts: Sequence[Estimate]) -> Estimate:
     return Estimate(*joined)
 
 
+def _beside(mark: Tensor, part: Tensor) -> Tensor:
+    return mark.view(-1, *[1] * (part.ndim - 1))
+
+
 class Undoing(nn.Module):
     """What a restorer and a chain of them share: everything that follows from an estimate."""
 
@@ -67,6 +75,8 @@ class Undoing(nn.Module):
     """What is known of these weights: training data, seed, measured rates. Saved with them; nothing acts on it."""
     trained_on: dict[str, Any]
     """What the images were like that it was trained on: size, channels, range, preparation. Saved with it."""
+    min_confidence: float = 0.0
+    """Images of a lower confidence pass as they are, and are marked ``doubtful``: so their moves are not undone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -196,13 +206,29 @@ class Undoing(nn.Module):
             refuse_recorders(images)
         check_images(images)
         if is_compiled():
-            return [compiled_estimate(images, self._number, self.coordinates.reads, Estimate)]
+            return [self.doubted(compiled_estimate(images, self._number, self.coordinates.reads, Estimate))]
         if is_traced():
-            return [self._estimated(images, of)]
+            return [self.doubted(self._estimated(images, of))]
         check_finite(images)
         found = [self._estimated(images, of)] if top is None else self._several(images, of, top)
         self._compare(images)  # last: what does not fit at all is refused
-        return found
+        return [self.doubted(one) for one in found]
+
+    def doubted(self, estimate: Estimate) -> Estimate:
+        """Mark the images that are less sure than ``min_confidence``, and take their pose for none."""
+        if not 0 <= self.min_confidence <= 1:
+            raise ValueError(f"min_confidence must lie between 0 and 1, got {self.min_confidence}")
+        if not self.min_confidence:
+            return estimate
+        # A tensor: a graph would round a number to float32.
+        least = torch.tensor([self.min_confidence], dtype=torch.float64, device=estimate.confidence.device)
+        doubtful = estimate.confidence < least
+        shift, turn, angle = (
+            None if part is None else torch.where(_beside(doubtful, part), torch.zeros_like(part), part)
+            for part in estimate[:3]
+        )
+        assert shift is not None
+        return Estimate(shift, turn, angle, estimate.confidence, estimate.tied, doubtful)
 
     def _estimated(self, images: Tensor, of: Tensor) -> Estimate:
         """Estimate images that were checked."""

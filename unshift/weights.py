@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 
 from unshift.coordinates import from_description
-from unshift.exact import LARGEST_SCALE, IntegerEstimator
+from unshift.exact import LARGEST_SCALE, Curve, IntegerEstimator
 from unshift.restorer import Chain, Restorer
 
 __all__ = ["image_shape", "load", "model_card", "pretrained", "read_header", "save", "write_atomically"]
@@ -47,6 +47,8 @@ def save(restorer: Restorer | Chain, path: str | Path) -> None:
         if not isinstance(stage.scorer, IntegerEstimator):
             raise ValueError(f"only integer estimators can be saved, got {type(stage.scorer).__name__}")
         stages.append({"estimator": stage.scorer.describe(), "coordinates": stage.coordinates.describe()})
+        if stage.curve is not None:
+            stages[-1]["curve"] = stage.curve.describe()
         # Filters of few bits are stored in as many: a quarter of the file, and the values are the same.
         state = stage.scorer.state_dict().items()
         tensors |= {f"{number}.{name}": _narrowed(tensor.cpu().contiguous()) for name, tensor in state}
@@ -96,12 +98,13 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
-def load(path_or_name: str | Path, *, pad: int | None = None) -> Restorer | Chain:
+def load(path_or_name: str | Path, *, pad: int | None = None, min_confidence: float = 0.0) -> Restorer | Chain:
     """Read a restorer from a file, or a shipped one by name (``unshift models`` lists them).
 
     Args:
         path_or_name: A file, or a shipped restorer's name.
         pad: Put images on a margin of this many constant pixels first, and cut them out again after.
+        min_confidence: Let images of a lower confidence pass as they are, marked as ``doubtful`` in the estimate.
 
     Returns:
         The restorer, in evaluation mode.
@@ -111,6 +114,8 @@ def load(path_or_name: str | Path, *, pad: int | None = None) -> Restorer | Chai
     """
     path = _resolve(path_or_name)
     header, tensors = _read(path)
+    if not 0 <= min_confidence <= 1:
+        raise ValueError(f"min_confidence must lie between 0 and 1, got {min_confidence}")
     try:
         if wrong := [name for name, tensor in tensors.items() if tensor.is_floating_point() or tensor.is_complex()]:
             raise TypeError(f"{wrong[0]} does not hold integers")
@@ -120,6 +125,7 @@ def load(path_or_name: str | Path, *, pad: int | None = None) -> Restorer | Chai
         ]
         restorer = stages[0] if len(stages) == 1 else Chain(*stages)
         restorer.metadata, restorer.trained_on = dict(header["metadata"]), dict(header["trained_on"])
+        restorer.min_confidence = min_confidence
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, OverflowError, MemoryError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path}: not a valid unshift restorer: {first}") from error
@@ -134,7 +140,9 @@ def _stage(stage: dict[str, Any], tensors: dict[str, torch.Tensor], pad: int | N
         scorer = IntegerEstimator(**stage["estimator"])
     scorer.load_state_dict({name: tensor.to(torch.int64) for name, tensor in tensors.items()}, assign=True)
     _check_numbers(scorer)
-    return Restorer(scorer, coordinates=from_description(stage["coordinates"], pad))
+    restorer = Restorer(scorer, coordinates=from_description(stage["coordinates"], pad))
+    restorer.curve = Curve(stage["curve"]) if "curve" in stage else None
+    return restorer
 
 
 def _depth(network: dict[str, Any]) -> int:
@@ -244,6 +252,12 @@ def model_card(name: str, restorer: Restorer | Chain) -> str:
                 f"| {split} | {r['images']} images: {100 * r['exact']:.2f}% restored exactly, "
                 f"{100 * r['within_1']:.2f}% within 1 {restorer.coordinates.step}, {r['tied']} tied |"
             )
+    if "calibration" in meta:
+        c = meta["calibration"]
+        lines.append(
+            f"| confidence | calibrated on {c['images']} images held out: expected calibration error "
+            f"{c['ece_before']:.4f} before, {c['ece']:.4f} after |"
+        )
     recipe = {key: meta[key] for key in ("epochs", "batch_size", "learning_rate", "seed", "versions") if key in meta}
     lines += [f"| recipe | {json.dumps(recipe)} |", ""]
     return "\n".join(lines)

@@ -38,6 +38,39 @@ def test_evaluate_measures_the_rates(made, pixels):
     assert fewer["rates"]["images"] == 7
 
 
+def test_evaluate_tells_what_the_confidence_is_worth_and_draws_it(made, pixels):
+    command = ("evaluate", "--data", made / "blobs.npy", "--restorer", made / "dense.safetensors")
+    found = good_json(*command, "--report", "report", "--min-confidence", 0.5)
+    sure = unshift.load(made / "dense.safetensors").estimate(pixels).confidence
+    assert found["passed"] == float((sure < 0.5).double().mean())
+    assert sum(count for *_, count in found["reliability"]["bins"]) == len(pixels)
+    assert found["reliability"]["risk"][-1][1] == pytest.approx(1 - found["rates"]["exact"])
+    page = Path("report/index.html").read_text()
+    assert page.count("data:image/png") == 2
+    assert f"{found['reliability']['ece']:.4f}" in page
+    assert f"off by {found['reliability']['ece']:.4f}" in good(*command).stdout
+
+
+def test_evaluate_hands_doubtful_images_to_the_classifier_as_they_came(made):
+    torch.jit.script(Rows()).save("net.pt")
+    bare, passed = (good_json(*classify(made, "net.pt", *more))["scopes"] for more in ((), ("--min-confidence", 1)))
+    assert bare[1]["without"] == passed[1]["without"] == passed[1]["restored"]
+
+
+def test_calibrate_writes_a_file_that_restores_alike_with_other_confidences(made, pixels):
+    command = ("calibrate", "--data", made / "blobs.npy", "--restorer", made / "paper.safetensors", "--out", "new.st")
+    told = good_json(*command)
+    old, new = unshift.load(made / "paper.safetensors"), unshift.load("new.st")
+    assert (old.curve, new.metadata["calibration"]["images"]) == (None, 80)
+    assert told["ece"] == new.metadata["calibration"]["ece"]
+    assert torch.equal(new(pixels), old(pixels))
+    assert torch.equal(new.estimate(pixels).confidence, new.curve(old.estimate(pixels).confidence))
+    assert bad(*command) == "new.st exists; --force overwrites it"
+    result = good(*command, "--force")
+    assert "calibrated on 80 images" in result.stdout
+    assert "training images that" in result.stderr  # and says that these were
+
+
 def test_evaluate_opens_a_folder_as_the_restorer_wants_it(made, pixels):
     found = good_json("evaluate", "--data", made / "photos", "--restorer", made / "dense.safetensors")
     wanted = evaluation.restoration_rates(unshift.load(made / "dense.safetensors"), pixels[:20]).as_dict()

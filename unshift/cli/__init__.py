@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from unshift import __version__
-from unshift.cli import data, demo, evaluate, export, fit, models, reproduce, restore, verify
+from unshift.cli import calibrate, data, demo, evaluate, export, fit, models, reproduce, restore, verify
 from unshift.cli.errors import Group
 
 __all__ = ["app", "main"]
@@ -60,6 +60,7 @@ for command in (
     reproduce.reproduce,
     fit.fit,
     evaluate.evaluate,
+    calibrate.calibrate,
     restore.restore,
     verify.verify,
     models.models,

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from unshift.cli.classifiers import at_its_size, load_classifier, try_classifier
-from unshift.cli.errors import warn
-from unshift.cli.options import Channels, Classifier, Crop, Data, Json, Limit, Model, Pad, Scopes, Size, Split
-from unshift.cli.prepared_data import open_for, preparation
-from unshift.cli.printing import print_json, print_table, rates_line
+from unshift.cli.options import (
+    Channels,
+    Classifier,
+    Crop,
+    Data,
+    Json,
+    Limit,
+    MinConfidence,
+    Model,
+    Pad,
+    Scopes,
+    Size,
+    Split,
+)
+from unshift.cli.prepared_data import Remembered, open_for, preparation
+from unshift.cli.printing import percent, print_json, print_table, rates_line, reliability_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,6 +45,11 @@ def evaluate(
     crop: Crop = False,
     channels: Channels = None,
     pad: Pad = None,
+    min_confidence: MinConfidence = 0.0,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a page with the calibration plot and the curve of risk against coverage."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure how often a restorer is right, and what a frozen classifier gains by it.
@@ -44,6 +61,10 @@ def evaluate(
     of images classified alike under all random moves. At scope 0 nothing moves; at any other, and with any,
     a restorer that undoes turns as well gets any turn.
 
+    Beside the rates: how far the confidence is off as the probability of being restored exactly (expected
+    calibration error, 15 bins), and how many are wrong among the 90% it is surest of. --report draws both. With
+    --min-confidence, images below it go to the classifier as they came.
+
     The images are prepared as the restorer's own were; --size, --crop, --channels and --pad change that.
 
     A shipped classifier gets the restored images scaled to the size it takes. Your own takes images (batch,
@@ -54,7 +75,7 @@ def evaluate(
 
     \b
     Examples:
-      unshift evaluate --data mnist --restorer mnist
+      unshift evaluate --data mnist --restorer mnist --report report/
       unshift evaluate --data mnist --restorer mnist-paper --classifier lenet5-mnist --seeds 3
       unshift evaluate --data photos/ --restorer photos.safetensors --classifier resnet.pt2 --size 224
       unshift evaluate --data cifar10 --restorer cifar10 --classifier mymodels:resnet --scopes 0,4
@@ -62,7 +83,10 @@ def evaluate(
     """
     from unshift.data import to_float
     from unshift.data.reading import open_reader
-    from unshift.evaluation import accuracy_over_scopes, restoration_rates
+    from unshift.evaluation import accuracy_over_scopes, judged_on, rates_from
+    from unshift.experiments.reliability_plots import write_reliability
+    from unshift.ranks import is_first
+    from unshift.reliability import reliability
     from unshift.weights import load
 
     model = load(restorer)
@@ -75,8 +99,11 @@ def evaluate(
                 f"{data} has no labels, and accuracy needs them: a subfolder per class, or 'labels' in a .npz"
             )
         try_classifier(net, str(classifier), _two(found.images), int(found.labels.max()) + 1)
-    own = _Own(model.trained_on.get("prints", []))
-    rates = restoration_rates(model, open_reader(found.images).through(own.look), progress=True)
+    own = Remembered(model.trained_on.get("prints", []))
+    judged = judged_on(model, open_reader(found.images).through(own.look), progress=True)
+    rates, worth = rates_from(judged), reliability(judged.confidence, judged.right)
+    model.min_confidence = min_confidence
+    passed = float((judged.confidence < min_confidence).double().mean())
     unit = model.stages[0].coordinates.unit  # of a chain, a scope limits the first stage's move
     tried = scopes if scopes is not None else DEFAULT_SCOPES.get(unit, range(9))
     rows = []
@@ -90,16 +117,18 @@ def evaluate(
             seeds=range(seeds),
             progress=True,
         )
-    if own.found:
-        warn(
-            f"{own.found:,} of the {own.known:,} training images that {restorer} remembers are among these: "
-            "the rates say how well it knows them, not how well it does on others"
-        )
+    own.warn(restorer, "the rates say how well it knows them, not how well it does on others")
+    if report is not None and is_first():
+        write_reliability(report, f"{found.name}, restorer {restorer}", worth.as_dict())
     if as_json:
         about = {"data": found.name, "restorer": restorer, "classifier": classifier, "unit": unit}
-        print_json({**about, "rates": rates.as_dict(), "scopes": [{**r.as_dict(), "effect": r.effect} for r in rows]})
+        about |= {"rates": rates.as_dict(), "reliability": worth.as_dict(), "passed": passed}
+        print_json({**about, "scopes": [{**r.as_dict(), "effect": r.effect} for r in rows]})
         return
     print(f"{found.name}, restorer {restorer}: {rates_line(rates.as_dict(), model.coordinates.step)}")
+    print(reliability_line(worth))
+    if min_confidence:
+        print(f"below a confidence of {min_confidence:g} pass unchanged: {percent(passed)}")
     if rows:
         print(f"\naccuracy of {classifier} in %, images moved at random by up to {_words(model, unit)}:\n")
         lines = {
@@ -112,26 +141,6 @@ def evaluate(
             lines["consistent with"] = [f"{100 * r.consistent_restored:.2f}" for r in rows]
         head = [f"scope, {unit}", *("any" if r.scope is None else str(r.scope) for r in rows)]
         print_table(head, [[name, *cells] for name, cells in lines.items()], right=range(1, len(head)))
-
-
-class _Own:
-    """Looks out for images that a restorer was trained on, by the fingerprints that its file keeps of some."""
-
-    def __init__(self, prints: Sequence[int]) -> None:
-        self.known, self._left = len(prints), set(prints)
-
-    @property
-    def found(self) -> int:
-        """How many of those it looks out for were seen."""
-        return self.known - len(self._left)
-
-    def look(self, images: Tensor) -> Tensor:
-        """Look at a batch, and pass it on."""
-        from unshift.data.batches import fingerprint
-
-        if self._left:
-            self._left.difference_update(map(fingerprint, images))
-        return images
 
 
 def _two(images: Any) -> Tensor:

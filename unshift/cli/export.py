@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from unshift.cli.classifiers import load_classifier
-from unshift.cli.options import Classifier, Json, Model, Pad, read_size
+from unshift.cli.options import Classifier, Json, MinConfidence, Model, Pad, read_size
 from unshift.cli.outputs import check_folder
 from unshift.cli.printing import file_size, print_json
 
@@ -21,6 +21,7 @@ def export(
         Any, typer.Option(parser=read_size, metavar="N|HxW", help="Size of the images, where the restorer takes any.")
     ] = None,
     pad: Pad = None,
+    min_confidence: MinConfidence = 0.0,
     scores: Annotated[bool, typer.Option("--scores", help="The map of scores as one more output.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
     as_json: Json = False,
@@ -30,8 +31,9 @@ def export(
     An .onnx file runs with onnxruntime alone, in Python, C++, Java or a browser. It takes images (batch, channel,
     height, width), float32 in 0..1, any number at a time, and returns restored, shift, confidence and tied, and turn
     and angle where the restorer reads them, the same to the last bit as PyTorch does, tied images included; with
-    --classifier also logits. --size is for restorers
-    that take any size: it is the size of the images, which is that of the training images unless given.
+    --classifier also logits; with --min-confidence also doubtful, which marks the images that pass as they are.
+    --size is for restorers that take any size: it is the size of the images, which is that of the training images
+    unless given.
 
     \b
     Examples:
@@ -48,7 +50,7 @@ def export(
     from unshift.exporting import export as write
     from unshift.weights import load
 
-    model = load(restorer, pad=pad)
+    model = load(restorer, pad=pad, min_confidence=min_confidence)
     net = load_classifier(classifier) if classifier else None
     write(model, out, classifier=net, size=size, scores=scores, name=Path(restorer).stem)
     size_in_bytes, opset = out.stat().st_size, None if out.suffix.lower() == ".pt2" else OPSET

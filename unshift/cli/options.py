@@ -103,6 +103,12 @@ Scopes = Annotated[
     ),
 ]
 Share = Annotated[Any, typer.Option(parser=read_share, metavar="N|SHARE", help="Images held out: a number or a share.")]
+MinConfidence = Annotated[
+    float,
+    typer.Option(
+        min=0, max=1, metavar="SHARE", help="Let images of a lower confidence pass as they are.", show_default=False
+    ),
+]
 SkipUnreadable = Annotated[
     bool, typer.Option("--skip-unreadable", help="Pass over files that cannot be read, and name them in the end.")
 ]

@@ -6,7 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unshift.cli.errors import warn
+
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from unshift.data import ImageSource
     from unshift.restorer import Chain, Restorer
 
@@ -70,6 +74,32 @@ def open_for(
     channels = image_shape(restorer)[0]
     part = choose_split(source, split, "test")
     return open_prepared(source, part, steps, channels if channels in (1, 3) else None, limit)
+
+
+class Remembered:
+    """Looks out for images that a restorer was trained on, by the fingerprints that its file keeps of some."""
+
+    def __init__(self, prints: Sequence[int]) -> None:
+        self.known, self._left = len(prints), set(prints)
+
+    @property
+    def found(self) -> int:
+        """How many of those it looks out for were seen."""
+        return self.known - len(self._left)
+
+    def look(self, images: Tensor) -> Tensor:
+        """Look at a batch, and pass it on."""
+        from unshift.data.batches import fingerprint
+
+        if self._left:
+            self._left.difference_update(map(fingerprint, images))
+        return images
+
+    def warn(self, restorer: str, so: str) -> None:
+        """Say that some were seen, and what follows."""
+        if self.found:
+            known = f"{self.found:,} of the {self.known:,} training images that {restorer} remembers"
+            warn(f"{known} are among these: {so}")
 
 
 def _is_dataset(source: str) -> bool:

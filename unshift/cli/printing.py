@@ -61,6 +61,14 @@ def rates_line(rates: Mapping[str, Any], step: str) -> str:
     return f"{count:,} images: {exact} restored exactly, {near} within 1 {step}, {rates['tied']:,} tied{few}"
 
 
+def reliability_line(worth: Any) -> str:
+    """Tell how far confidences are off, and what is wrong among the images of the highest."""
+    off = f"confidence: off by {worth.ece:.4f} as the probability of being restored exactly"
+    return (
+        f"{off}; of the 90% with the highest {percent(worth.risk_at(0.9))} are not, of all {percent(worth.risk_at(1))}"
+    )
+
+
 def likely(share: float, count: int) -> tuple[float, float]:
     """Return where a rate seen as ``share`` of ``count`` lies with 95% confidence (Wilson's interval)."""
     z = 1.96

@@ -16,7 +16,7 @@ import typer
 
 from unshift.cli.errors import warn
 from unshift.cli.image_files import Picture, Reader
-from unshift.cli.options import Channels, Crop, Json, Model, Pad, Size, SkipUnreadable
+from unshift.cli.options import Channels, Crop, Json, MinConfidence, Model, Pad, Size, SkipUnreadable
 from unshift.cli.outputs import check_folder
 from unshift.cli.prepared_data import preparation
 from unshift.cli.printing import named_files, print_json
@@ -38,12 +38,7 @@ def restore(
     out: Annotated[
         Path, typer.Option("--out", help="Folder to write to, not one that holds the inputs; a file for sequences.")
     ],
-    min_confidence: Annotated[
-        float,
-        typer.Option(
-            min=0, max=1, metavar="SHARE", help="Copy images of a lower confidence as they are.", show_default=False
-        ),
-    ] = 0.0,
+    min_confidence: MinConfidence = 0.0,
     skip_unreadable: SkipUnreadable = False,
     resize: Annotated[
         bool, typer.Option("--resize", help="First scale the images to the size the restorer was made for.")

@@ -21,6 +21,7 @@ MODULES = [
     "seam",
     "genomes",
     "light_curves",
+    "confidence",
 ]
 """Modules of this folder; each has one ``EXPERIMENT``."""
 MAIN = ("table1", "fig1", "fig3")

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BARE", "PAPER", "RESTORED", "axes", "figure", "mosaic", "png", "verdict_colour"]
+__all__ = ["BARE", "LINES", "PAPER", "RESTORED", "axes", "figure", "mosaic", "png", "verdict_colour"]
 
 BARE, RESTORED, PAPER = "#c2410c", "#0f766e", "#9ca3af"
+LINES = (RESTORED, BARE, "#1d4ed8", "#7e22ce", "#475569")
 
 
 def figure(width: float, height: float, **options: Any) -> Any:

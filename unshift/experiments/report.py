@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -14,11 +15,11 @@ from string import Template
 from typing import Any
 
 from unshift.experiments.catalogue import experiments
-from unshift.experiments.record import Picture, Results
+from unshift.experiments.record import Block, Picture, Results
 from unshift.experiments.renderers import html
 from unshift.weights import write_atomically
 
-__all__ = ["read", "without_pictures", "write_page", "write_results"]
+__all__ = ["read", "without_pictures", "write_blocks", "write_page", "write_results"]
 
 
 def read(folder: Path) -> dict[str, Results]:
@@ -53,12 +54,6 @@ def write_page(results: dict[str, Results], folder: Path) -> None:
         folder: Where the page, ``index.html``, goes.
     """
 
-    def link(picture: Picture) -> str:
-        path = folder / f"{picture.name}.png"
-        if picture.draw:
-            path.write_bytes(picture.draw())
-        return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}" if path.exists() else ""
-
     title, sentence, parts = "unshift: results", "", []
     for experiment in experiments():
         if cases := results.get(experiment.name):
@@ -67,11 +62,31 @@ def write_page(results: dict[str, Results], folder: Path) -> None:
             for case in cases:
                 blocks += experiment.show(case, cases)
             parts += [f"<h2>{escape(experiment.heading)}</h2>", f"<p>{escape(experiment.claim)}</p>"]
-            parts.append(html(blocks, link))
+            parts.append(html(blocks, _linked(folder)))
+    _write(folder, title, sentence, [*parts, _sources(results)])
+
+
+def write_blocks(folder: Path, title: str, sentence: str, blocks: Sequence[Block]) -> None:
+    """Write a page of some blocks, and each figure as a file, to ``folder``."""
+    _write(folder, title, sentence, [html(blocks, _linked(folder))])
+
+
+def _linked(folder: Path) -> Callable[[Picture], str]:
+    """Return a function that draws a figure to a file and returns it as a link that holds it."""
+
+    def link(picture: Picture) -> str:
+        path = folder / f"{picture.name}.png"
+        if picture.draw:
+            path.write_bytes(picture.draw())
+        return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}" if path.exists() else ""
+
+    return link
+
+
+def _write(folder: Path, title: str, sentence: str, parts: Sequence[str]) -> None:
     top = f"<h1>{escape(title)}</h1><p>{escape(sentence)}</p>"
     template = Template(resources.files("unshift.experiments").joinpath("report.html").read_text(encoding="utf-8"))
-    page = template.substitute(body="\n".join([top, *parts, _sources(results)]))
-    write_atomically(folder / "index.html", page.encode())
+    write_atomically(folder / "index.html", template.substitute(body="\n".join([top, *parts])).encode())
 
 
 def without_pictures(results: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ import unshift
 from unshift import training
 from unshift.coordinates import Canvas, Centre, Polar, Turns, rotate
 from unshift.data import dataset, prepare, to_float
-from unshift.evaluation import restoration_rates
+from unshift.evaluation import rates_from, restoration_rates
 from unshift.experiments import mitogenomes
 from unshift.experiments.digit_augmentation import any_angle, jiggle, turned_off_centre
 from unshift.ragged import batches
+from unshift.reliability import calibrate as _calibrate
+from unshift.training_images import Examples
 
 __all__ = ["RECIPES", "make"]
 
@@ -184,7 +186,7 @@ def _fit(recipe: dict[str, Any], **options: Any) -> unshift.Restorer:
             recipe["preset"] = coordinates.network(recipe["preset"], raw.shape[1], coordinates.image_size(()))
         learnt = unshift.fit(canvases, **recipe)
         restorer = unshift.Restorer(learnt.scorer, coordinates=coordinates).eval()
-        restorer.metadata = learnt.metadata
+        restorer.metadata, restorer.curve = learnt.metadata, learnt.curve
         restorer.trained_on = {"size": preparation["resize"], "channels": raw.shape[1], "range": [0.0, 1.0]}
     else:
         large = preparation == LARGE
@@ -197,6 +199,10 @@ def _fit(recipe: dict[str, Any], **options: Any) -> unshift.Restorer:
 def _images(recipe: dict[str, Any], split: str) -> Any:
     """Return the images of a split: a tensor, or a list of arrays."""
     return recipe["load"](split) if "load" in recipe else dataset(recipe["data"], split).images
+
+
+def _test_parts(recipe: dict[str, Any]) -> Iterator[Tensor]:
+    return (prepare(part, recipe["preparation"]) for part in batches(_images(recipe, "test"), 500))
 
 
 def _rates(restorer: unshift.Restorer | unshift.Chain, parts: Iterable[Tensor]) -> dict[str, Any]:
@@ -225,10 +231,22 @@ def make(name: str, folder: Path, *, progress: bool = True, **changes: Any) -> u
             "seconds": round(math.fsum(one["seconds"] for one in told), 1),
         }
     first = RECIPES[name][0]
-    parts = (prepare(part, first["preparation"]) for part in batches(_images(first, "test"), 500))
-    restorer.metadata["test"] = _rates(restorer, parts)
+    restorer.metadata["test"] = _rates(restorer, _test_parts(first))
     if "about" in first:
         restorer.metadata["about"] = first["about"]
+    restorer.save(folder / f"{name}.safetensors")
+    return restorer
+
+
+def calibrate(name: str, folder: Path) -> unshift.Restorer | unshift.Chain:
+    """Calibrate a restorer that is there on the training images that its recipe held out, and save it in ``folder``."""
+    first = RECIPES[name][0]
+    restorer = unshift.load(name)
+    images = prepare(_images(first, "train"), first["preparation"])
+    coordinates, validation = restorer.stages[0].coordinates, first.get("validation", 0.1)
+    examples = Examples(images, coordinates, validation=validation, seed=first.get("seed", 0), drop_unusable=True)
+    restorer.metadata["validation"] = rates_from(_calibrate(restorer, lambda: examples.held_out(256))).as_dict()
+    restorer.metadata["test"] = _rates(restorer, _test_parts(first))
     restorer.save(folder / f"{name}.safetensors")
     return restorer
 
@@ -238,13 +256,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="+", choices=list(RECIPES))
     parser.add_argument("--out", type=Path, default=Path(unshift.__file__).parent / "pretrained")
+    parser.add_argument("--calibrate", action="store_true", help="train nothing: calibrate what is there")
     parser.add_argument("--threads", type=int, help="CPU threads; results differ in the last bits between counts")
     arguments = parser.parse_args()
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     for name in arguments.names:
-        metadata = make(name, arguments.out).metadata
-        print(name, json.dumps({key: metadata[key] for key in ("test", "seconds")}), flush=True)
+        metadata = (calibrate if arguments.calibrate else make)(name, arguments.out).metadata
+        print(name, json.dumps({key: metadata.get(key) for key in ("test", "calibration", "seconds")}), flush=True)
 
 
 if __name__ == "__main__":

@@ -29,12 +29,14 @@ class Graph(nn.Module):
             "angle": "angle" in reads,
             "logits": classifier is not None,
             "scores": scores,
+            "doubtful": restorer.min_confidence > 0,
         }
         self.outputs = ["restored", "shift", "confidence", "tied", *(name for name, given in wanted.items() if given)]
 
     def forward(self, images: Tensor) -> dict[str, Tensor]:
         """Estimate, undo and, with a classifier, classify."""
         estimate, scores = self.restorer.read(images, images)
+        estimate = self.restorer.doubted(estimate)
         found: dict[str, Any] = {**estimate._asdict(), "scores": score_map(scores)}
         found["restored"] = self.restorer.undo(images, estimate)
         if self.classifier is not None:

@@ -1,0 +1,203 @@
+"""Confidences: exact to the bit as probabilities too, measured by counting, acted on by min_confidence."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from samples import assert_exact, blobs, make_restorer
+
+import unshift
+from unshift.coordinates import KINDS, Pose
+from unshift.exact import Curve
+from unshift.exact.integers import bits_of
+from unshift.reliability import calibrate, curve_of, judge, reliability, separation
+
+WHOLE = Curve.WHOLE
+HALVES = Curve([(WHOLE // 2, WHOLE // 4)])
+
+
+def share(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def untrained() -> unshift.Restorer:
+    """One that may be changed: those of the samples are shared."""
+    return copy.deepcopy(make_restorer("paper", 1, (8, 8)))
+
+
+# --- the curve ----------------------------------------------------------------------------------------
+
+
+def test_a_curve_goes_through_its_knots_and_its_ends():
+    curve = Curve([(WHOLE // 4, WHOLE // 2), (WHOLE // 2, 3 * WHOLE // 4)])
+    assert curve(share(0, 0.125, 0.25, 0.5, 0.75, 1)).tolist() == [0, 0.25, 0.5, 0.75, 0.875, 1]
+    assert Curve(curve.describe()).describe() == curve.describe()
+
+
+def test_a_curve_rises_and_stays_between_0_and_1():
+    sure = torch.rand(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64).sort().values
+    found = curve_of(sure, torch.rand(2000, generator=torch.Generator().manual_seed(1)) < sure.float() ** 3)(sure)
+    assert (found.diff() > 0).all()
+    assert found[0] >= 0
+    assert found[-1] <= 1
+
+
+@pytest.mark.parametrize("knots", [[(5, 3), (5, 4)], [(5, 4), (6, 4)], [(5, WHOLE)], [(0, 3)], [(0.5, 3)], [(1, 2, 3)]])
+def test_knots_that_do_not_rise_are_refused(knots):
+    with pytest.raises(ValueError, match=r"rise|unpack"):
+        Curve(knots)
+
+
+def test_half_precision_does_not_touch_a_curve():
+    sure = torch.rand(50, dtype=torch.float64)
+    assert torch.equal(Curve([(WHOLE // 3, WHOLE // 7)]).half()(sure), Curve([(WHOLE // 3, WHOLE // 7)])(sure))
+
+
+def test_a_curve_of_overconfident_images_is_the_share_that_is_right():
+    sure = share(*([0.9] * 500 + [0.5] * 500))
+    right = torch.arange(1000) % 10 < torch.cat([torch.full((500,), 6), torch.full((500,), 2)])
+    curve = curve_of(sure, right)
+    assert curve(share(0.9, 0.5)).tolist() == pytest.approx([0.6, 0.2], abs=0.01)
+
+
+def test_too_few_images_make_no_curve():
+    assert curve_of(torch.rand(49, dtype=torch.float64), torch.ones(49).bool()) is None
+
+
+# --- what confidences are worth -----------------------------------------------------------------------
+
+
+def test_the_calibration_error_counted_by_hand():
+    found = reliability(share(0.9, 0.9, 0.9, 0.9, 0.3, 0.3), torch.tensor([1, 1, 1, 0, 0, 1]).bool())
+    assert found.ece == pytest.approx((4 * abs(0.9 - 0.75) + 2 * abs(0.3 - 0.5)) / 6)
+    assert [count for *_, count in found.bins] == [2, 4]
+
+
+def test_risk_against_coverage_counted_by_hand():
+    found = reliability(share(0.9, 0.8, 0.7, 0.6), torch.tensor([True, False, True, False]))
+    assert [found.risk_at(coverage) for coverage in (0.25, 0.5, 0.75, 1)] == [0, 1 / 2, 1 / 3, 1 / 2]
+    assert found.risk[-1] == (1, 1 / 2, 0.6)
+
+
+def test_separation_is_the_share_of_pairs_in_order():
+    assert separation(share(0.9, 0.8), share(0.1, 0.2, 0.3)) == 1
+    assert separation(share(0.5), share(0.5)) == 0.5
+    assert separation(share(0.1, 0.9), share(0.5)) == 0.5
+
+
+# --- a calibrated restorer ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def calibrated():
+    restorer = untrained()
+    restorer.curve = HALVES
+    return restorer
+
+
+def test_a_calibrated_confidence_is_exact_under_every_shift(calibrated):
+    assert_exact(calibrated, blobs(1, 1, (8, 8))[0])
+
+
+def test_a_file_keeps_the_curve_and_a_file_without_one_is_as_before(calibrated, tmp_path):
+    images = blobs(5, 1, (8, 8))
+    calibrated.save(tmp_path / "with.safetensors")
+    again = unshift.load(tmp_path / "with.safetensors")
+    assert torch.equal(again.estimate(images).confidence, calibrated.estimate(images).confidence)
+    calibrated.curve = None
+    calibrated.save(tmp_path / "without.safetensors")
+    raw = unshift.load(tmp_path / "without.safetensors")
+    assert raw.curve is None
+    assert torch.equal(raw.estimate(images).confidence, calibrated.estimate(images).confidence)
+    assert torch.equal(HALVES(raw.estimate(images).confidence), again.estimate(images).confidence)
+
+
+def test_calibrating_makes_the_mean_confidence_the_share_that_is_right():
+    restorer, images = untrained(), blobs(400, 1, (8, 8))
+    restorer.scorer.score_unit_bits.copy_(bits_of(100 * restorer.scorer.score_unit))  # sure of itself, for nothing
+    before = judge(restorer, [[images]])
+    after = calibrate(restorer, lambda: [[part] for part in images.split(100)])
+    told = restorer.metadata["calibration"]
+    assert torch.equal(after.distance, before.distance)
+    assert told["images"] == 400
+    assert told["ece"] < 0.05 < told["ece_before"]
+    assert float(after.confidence.mean()) == pytest.approx(float(after.right.double().mean()), abs=0.05)
+
+
+@pytest.mark.filterwarnings("ignore:this is near guessing")
+def test_fit_calibrates_on_the_images_held_out():
+    restorer = unshift.fit(blobs(600, 1, (8, 8)), epochs=1, validation=200, progress=False)
+    assert restorer.curve is not None
+    assert restorer.metadata["calibration"]["images"] == 200
+    assert restorer.metadata["calibration"]["ece"] < 0.1
+
+
+# --- min_confidence -----------------------------------------------------------------------------------
+
+
+def test_images_below_min_confidence_pass_unchanged_and_are_marked():
+    images = blobs(40, 1, (8, 8))
+    restorer = untrained()
+    found = restorer.estimate(images)
+    assert found.doubtful is None
+    restorer.min_confidence = least = float(found.confidence.median())
+    doubted = restorer.estimate(images)
+    doubtful = found.confidence < least
+    assert 0 < int(doubtful.sum()) < 40
+    assert torch.equal(doubted.doubtful, doubtful)
+    assert torch.equal(restorer(images)[doubtful], images[doubtful])
+    assert torch.equal(restorer(images)[~doubtful], restorer.undo(images, found)[~doubtful])
+    assert torch.equal(restorer.redo(restorer(images), doubted), images)
+    assert torch.equal(restorer.estimate(list(images)).doubtful, doubtful)
+
+
+def test_a_doubtful_chain_leaves_the_whole_pose():
+    chain = unshift.load("mnist-pose", min_confidence=1.0)
+    images = torch.rand(3, 1, 32, 32)
+    assert torch.equal(chain(images), images)
+    assert chain.estimate(images).doubtful.all()
+    assert chain.stages[0].min_confidence == 0
+
+
+def test_what_was_left_as_it_is_does_not_count_as_restored():
+    restorer, images = untrained(), blobs(4, 1, (8, 8))
+    restorer.min_confidence = 1.0
+    assert restorer.estimate(images).shift.eq(0).all()
+    assert not judge(restorer, [[images]]).right.any()
+    with pytest.raises(ValueError, match="min_confidence"):
+        calibrate(restorer, lambda: [[images]])
+
+
+@pytest.mark.parametrize("kind", [name for name in KINDS if name != "polar"])
+def test_no_pose_at_all_leaves_images_as_they_are(kind):
+    coordinates, images = KINDS[kind](*["quarter"] * (kind == "turns")), torch.rand(2, 1, 6, 6)
+    still = Pose(torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64), share(0, 0))
+    assert torch.equal(coordinates.undo(images, still), images)
+
+
+def test_min_confidence_must_be_a_share():
+    with pytest.raises(ValueError, match="min_confidence must lie between 0 and 1, got 2"):
+        unshift.load("mnist", min_confidence=2)
+    restorer = unshift.load("mnist")
+    restorer.min_confidence = math.nan
+    with pytest.raises(ValueError, match="got nan"):
+        restorer(torch.rand(1, 1, 32, 32))
+
+
+def test_an_exported_graph_gives_the_same_probability_and_doubt_bit_for_bit(tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    restorer, images = untrained(), blobs(20, 1, (8, 8))
+    calibrate(restorer, lambda: [[blobs(400, 1, (8, 8))]])
+    restorer.min_confidence = float(restorer.estimate(images).confidence.median())
+    found = restorer.estimate(images)
+    unshift.export(restorer, tmp_path / "net.onnx", size=(8, 8))
+    session = onnxruntime.InferenceSession(str(tmp_path / "net.onnx"))
+    names = [output.name for output in session.get_outputs()]
+    got = dict(zip(names, map(torch.from_numpy, session.run(None, {"images": images.numpy()})), strict=True))
+    assert 0 < int(found.doubtful.sum()) < 20
+    for name in ("shift", "confidence", "tied", "doubtful"):
+        assert torch.equal(got[name], getattr(found, name)), name
+    assert torch.equal(got["restored"], restorer(images))

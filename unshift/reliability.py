@@ -1,0 +1,186 @@
+"""How far a confidence can be relied on, and the curve that makes a probability of it.
+
+**Right** means that the pose found is the very pose, to the pixel (of a rotation: to the step). So a calibrated
+confidence of 0.9 says: of 100 such images, 90 are restored exactly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from unshift import ranks
+from unshift.data.batches import Batch
+from unshift.exact import Curve
+from unshift.restorer import Chain, Restorer
+from unshift.shifts import check_images
+
+__all__ = ["Judged", "Reliability", "calibrate", "curve_of", "judge", "reliability", "separation"]
+
+BINS = 15
+"""Bins of equal width in which confidence and share are compared (Guo et al., 2017)."""
+KNOTS = 20
+"""Knots of a curve, at most: groups of equally many images."""
+FEWEST = 50
+"""Images behind each knot, at least: a share of fewer means little."""
+
+
+class Judged(NamedTuple):
+    """What became of each of some unmoved images."""
+
+    confidence: Tensor
+    """float64 ``(n,)``"""
+    distance: Tensor
+    """float64 ``(n,)``: how far off the pose is that was found, in steps"""
+    tied: Tensor
+    """bool ``(n,)``"""
+
+    @property
+    def right(self) -> Tensor:
+        """Whether the pose is the very one, bool ``(n,)``."""
+        return self.distance == 0
+
+
+def judge(restorer: Restorer | Chain, batches: Iterable[Batch]) -> Judged:
+    """Restore unmoved images, over all ranks.
+
+    Args:
+        restorer: What is judged.
+        batches: The part of the images that belongs to this rank.
+    """
+    found = [torch.zeros(0, 3, dtype=torch.float64)]
+    for images in itertools.chain.from_iterable(batches):
+        estimate = restorer.estimate(images)
+        distance = restorer.coordinates.distance(estimate, check_images(images))
+        if estimate.doubtful is not None:  # left as it is, which says nothing of where it was
+            distance = torch.where(estimate.doubtful, math.inf, distance)
+        parts = (estimate.confidence, distance, estimate.tied.to(torch.float64))
+        found.append(torch.stack([part.cpu() for part in parts], 1))
+    confidence, distance, tied = ranks.gathered(torch.cat(found)).unbind(1)
+    return Judged(confidence, distance, tied.bool())
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """What confidences are worth: are they probabilities, and do they tell right from wrong?"""
+
+    images: int
+    ece: float
+    """expected calibration error: the mean distance of confidence and share that is right, over 15 bins"""
+    bins: tuple[tuple[float, float, int], ...]
+    """mean confidence, share that is right, and number of images of each bin that has any"""
+    risk: tuple[tuple[float, float, float], ...]
+    """coverage, share of those covered that is wrong, and the confidence from which on an image is covered"""
+
+    def risk_at(self, coverage: float) -> float:
+        """Return the share that is wrong of the images of highest confidence, so many that they cover ``coverage``."""
+        return next(wrong for share, wrong, _ in self.risk if share >= coverage - 1e-9)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain data, for JSON."""
+        return {**asdict(self), "risk_at_90": self.risk_at(0.9)}
+
+
+def reliability(confidence: Tensor, right: Tensor) -> Reliability:
+    """Compare confidences with what was right.
+
+    Args:
+        confidence: float64 ``(n,)``.
+        right: bool ``(n,)``.
+
+    Raises:
+        ValueError: If there are none.
+    """
+    count, right = len(confidence), right.double()
+    if not count:
+        raise ValueError("no images to compare confidences on")
+    number = (confidence * BINS).long().clamp(max=BINS - 1)
+    bins = []
+    for at in range(BINS):
+        inside = number == at
+        if inside.any():
+            bins.append((float(confidence[inside].mean()), float(right[inside].mean()), int(inside.sum())))
+    ece = sum(n * abs(sure - share) for sure, share, n in bins) / count
+    order = confidence.argsort(descending=True, stable=True)
+    wrong = (1 - right[order]).cumsum(0)
+    ends = [max(1, -(-count * percent // 100)) for percent in range(1, 101)]
+    risk = [(n / count, float(wrong[n - 1]) / n, float(confidence[order[n - 1]])) for n in ends]
+    return Reliability(count, ece, tuple(bins), tuple(dict.fromkeys(risk)))
+
+
+def separation(own: Tensor, other: Tensor) -> float:
+    """Return how often an image of one's own has a higher confidence than another: 0.5 is chance (area under the ROC).
+
+    Args:
+        own: Confidences of images of the kind a restorer was trained on.
+        other: Confidences of images of another kind.
+    """
+    ordered, own = other.sort().values, own.contiguous()
+    below, upto = (torch.searchsorted(ordered, own, right=right).double().mean() for right in (False, True))
+    return float(below + upto) / 2 / len(other)
+
+
+def curve_of(confidence: Tensor, right: Tensor) -> Curve | None:
+    """Return the rising curve from confidence to the share that is right; None of too few images to tell.
+
+    Images of neighbouring confidence are one knot, and knots that do not rise are put together (isotonic regression).
+    A share is counted with one right and one wrong image more, so that it is never 0 or 1.
+    """
+    if len(confidence) < FEWEST:
+        return None
+    order = confidence.argsort(stable=True)
+    groups = order.tensor_split(min(KNOTS, len(order) // FEWEST))
+    found: list[tuple[int, float, float]] = []  # images, their confidence and their right ones, added up
+    for group in groups:
+        new = len(group), float(confidence[group].sum()), float(right[group].double().sum())
+        while found and not _rises(found[-1], new):
+            new = tuple(map(sum, zip(found.pop(), new, strict=True)))  # type: ignore[assignment]
+        found.append(new)
+    return Curve([knot for knot in map(_knot, found) if 0 < knot[0] < Curve.WHOLE and 0 < knot[1] < Curve.WHOLE])
+
+
+def _knot(group: tuple[int, float, float]) -> tuple[int, int]:
+    count, sure, right = group
+    return round(Curve.WHOLE * sure / count), round(Curve.WHOLE * (right + 1) / (count + 2))
+
+
+def _rises(one: tuple[int, float, float], other: tuple[int, float, float]) -> bool:
+    return all(low < high for low, high in zip(_knot(one), _knot(other), strict=True))
+
+
+def calibrate(restorer: Restorer | Chain, batches: Callable[[], Iterable[Batch]]) -> Judged:
+    """Make the confidence of a restorer the probability that the pose it finds is the very one.
+
+    Of a chain, stage by stage: each on what the stages before it have undone.
+
+    Args:
+        restorer: Its curves are replaced, by none where there are too few images to tell.
+        batches: Reads unmoved images that it was not trained on, from the first.
+
+    Returns:
+        What it finds on these images, with the confidences as they now are. The metadata tell how far off they were.
+
+    Raises:
+        ValueError: If it lets images pass.
+    """
+    if restorer.min_confidence:
+        raise ValueError(f"a restorer is calibrated with min_confidence 0, got {restorer.min_confidence}")
+    stages = restorer.stages
+    for stage in stages:
+        stage.curve = None
+    raw = found = judge(restorer, batches())
+    for number, stage in enumerate(stages):
+        if len(stages) > 1:
+            before = nn.Sequential(*stages[:number])
+            found = judge(stage, ([before(images) for images in batch] for batch in batches()))
+        stage.curve = curve_of(found.confidence, found.right)
+    judged = judge(restorer, batches())
+    worth = [reliability(one.confidence, one.right).ece for one in (raw, judged)]
+    restorer.metadata["calibration"] = {"images": len(judged.right), "ece_before": worth[0], "ece": worth[1]}
+    return judged
