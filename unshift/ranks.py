@@ -104,6 +104,16 @@ def gathered_json(rows: list[Any]) -> list[Any]:
     return [json.loads(line) for line in every.splitlines() if line]
 
 
+def _attempt() -> str:
+    """Return a name for this start of the processes: of another one, addresses that no longer hold may be left.
+
+    ``torchrun`` on one machine, told the port, keeps its store over restarts. On several machines, or with
+    ``--standalone``, each start has a store of its own; their counts of restarts may then differ.
+    """
+    alone = os.environ.get("GROUP_WORLD_SIZE") == "1"
+    return f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}" if alone else "attempt"
+
+
 @contextmanager
 def joined(arguments: list[str]) -> Iterator[None]:
     """Join the other ranks for a while, if ``torchrun`` started any.
@@ -118,10 +128,15 @@ def joined(arguments: list[str]) -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         yield
         return
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
     limit = timedelta(seconds=float(os.environ.get(TIMEOUT, 600)))
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     try:
-        distributed.init_process_group(backend, timeout=limit)
+        store, number, size = next(rendezvous("env://", timeout=limit))
+        store = PrefixStore(_attempt(), store)
+        distributed.init_process_group(backend, store=store, rank=number, world_size=size, timeout=limit)
         told = gathered_json([arguments])
         if other := next((number for number, found in enumerate(told) if found != told[0]), None):
             raise ValueError(

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from unshift.exact.task import FLOAT32, FLOAT64, Task
 
-__all__ = ["Direct32", "Direct64"]
+__all__ = ["Direct32", "Direct64", "rows_between"]
 
 
 def wrap(images: Tensor, axis: int, before: int, after: int) -> Tensor:
@@ -19,6 +19,14 @@ def wrap(images: Tensor, axis: int, before: int, after: int) -> Tensor:
     ends = (images.narrow(axis, n - before, before), images, images.narrow(axis, 0, after))
     parts = [part for part in ends if part.shape[axis]]
     return torch.cat(parts, axis) if len(parts) > 1 else images
+
+
+def rows_between(images: Tensor, start: int, end: int) -> Tensor:
+    """Return the rows from ``start`` to ``end``, which may lie past the ends: a view, but for what goes round."""
+    n = images.shape[2]
+    ends = (images[:, :, n + min(start, 0) :], images[:, :, max(start, 0) : end], images[:, :, : max(end - n, 0)])
+    parts = [part for part in ends if part.shape[2]]
+    return torch.cat(parts, 2) if len(parts) > 1 else parts[0]
 
 
 class _Direct:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from unshift.estimator import ShiftEstimator, add_lines, as_float, check_input
+from unshift.exact.direct import rows_between
 from unshift.exact.filters import IntegerFilter, Ready, floor_divide, marked, unchanged
 from unshift.exact.lines import LineRule
 from unshift.exact.task import float32_is_plain, is_traced
@@ -244,7 +245,7 @@ class IntegerEstimator(nn.Module):
             return
         for start in range(0, size[0], height):
             end = min(start + height, size[0])
-            features = self.pixels(_rows(images, start - before, end + after))
+            features = self.pixels(rows_between(images, start - before, end + after))
             for layer, made in zip(self.local, plan.strips, strict=True):
                 features = layer(features, made, margin=True)
             yield features
@@ -283,13 +284,6 @@ def _no_autocast(device: torch.device) -> contextlib.AbstractContextManager[Any]
     if is_traced() or torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return contextlib.nullcontext()
-
-
-def _rows(images: Tensor, start: int, end: int) -> Tensor:
-    """Return the rows from ``start`` to ``end``, which may lie past the ends: a view, but for what goes round."""
-    n = images.shape[2]
-    ends = (images[:, :, n + min(start, 0) :], images[:, :, max(start, 0) : end], images[:, :, : max(end - n, 0)])
-    return _joined((part for part in ends if part.shape[2]), 2)
 
 
 def _joined(parts: Iterable[Tensor], axis: int) -> Tensor:

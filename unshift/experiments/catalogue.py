@@ -19,6 +19,7 @@ MODULES = [
     "rotation",
     "poses",
     "seam",
+    "imagenet",
     "genomes",
     "light_curves",
     "confidence",
