@@ -20,6 +20,7 @@ import torch
 from arithmetic import blocks, epoch, kernels, layers, limit
 from files import files
 from frontier import frontier
+from genomes import genomes
 from inference import classifiers, moves, onnx, sizes, ties, turns
 from scaling import imagenet, memory, processes, reading
 from timing import ROOT, Rows
@@ -39,6 +40,7 @@ SECTIONS = (
     kernels,
     moves,
     files,
+    genomes,
     reading,
     memory,
     processes,
