@@ -78,10 +78,23 @@ def parts() -> dict[str, list[Block]]:
         for case, result in cases.items():
             command = f"unshift reproduce {experiment.name}"
             made[f"{experiment.name}-{case}"] = [*experiment.show(case, cases), source(command, result)]
+    if borrowed := measured("seam").get("cifar10-resnet18-plain"):
+        made["resnet18"] = [in_one_line(borrowed)]
     for block in made["rotation-mnist-rotation"]:
         if isinstance(block, Table):
             made["baselines"] = [block.select("accuracy", "passes", "ms/digit")]
     return made
+
+
+def in_one_line(result: Result) -> Text:
+    """Say what a classifier does at any shift, bare and restored."""
+    ((name, entry),) = result["restored"].items()
+    every = entry["all"]
+    return Text(
+        f"A {result['classifier'].split(' (')[0]} that others trained to {every['without']:.2f}% on CIFAR-10, photos "
+        f"rolled by any shift and without a margin: {result['without'][-1]:.2f}% bare (n = {result['bare_images']:,}), "
+        f"**{every['accuracy'][-1]:.2f}%** behind `{name}` (n = {every['images']:,})."
+    )
 
 
 def models() -> Table:

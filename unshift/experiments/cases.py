@@ -176,6 +176,14 @@ CASES = {
         _padded("densenet-bc100"),
         _padded("mobilenet-v2"),
         _case("cifar10-plain", "CIFAR-10 test, 32x32", "cifar10", "resnet20-cifar10-plain", "cifar10-seam", bare=2000),
+        _case(
+            "cifar10-resnet18-plain",
+            "CIFAR-10 test, 32x32",
+            "cifar10",
+            "resnet18-cifar10-autoattack",
+            "cifar10-seam",
+            bare=1000,
+        ),
         _case("fashion-mnist", *_CLOTHES, "lenet5-fashion-mnist", "fashion-mnist"),
         _case("fashion-mnist-augmented", *_CLOTHES, "lenet5-fashion-mnist-augmented", "fashion-mnist"),
     )

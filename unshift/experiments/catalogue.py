@@ -20,6 +20,7 @@ MODULES = [
     "poses",
     "seam",
     "imagenet",
+    "rivals",
     "genomes",
     "light_curves",
     "confidence",
