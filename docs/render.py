@@ -45,10 +45,10 @@ def stored(file: str) -> dict[str, Results]:
 
 
 def measured(name: str) -> Results:
-    """Return an experiment's results by case, from all files but that of the main job."""
+    """Return an experiment's results by case, from all files but those of the main job and of the benchmarks."""
     cases: Results = {}
     for path in sorted((ROOT / "results").glob("*.json")):
-        found = stored(path.stem).get(name, {}) if path.stem != "main" else {}
+        found = stored(path.stem).get(name, {}) if path.stem not in ("main", "benchmarks") else {}
         if twice := cases.keys() & found.keys():
             raise ValueError(f"{path}: {name} of {', '.join(twice)} is in another file too")
         cases |= found
