@@ -89,10 +89,10 @@ class Recipe:
 RECIPES = {
     "transformer": Recipe("lenet5-mnist", "mnist", 32, epochs=4, shifts=True),
     "lenet5-shifts": Recipe("lenet5-mnist", "mnist", 32, epochs=4, shifts=True),
-    "resnet20-longer": Recipe("resnet20-cifar10-plain", "cifar10", epochs=0.5, flips=True),
-    "resnet20-shifts": Recipe("resnet20-cifar10-plain", "cifar10", epochs=0.5, flips=True, shifts=True),
-    "resnet20-polyphase": Recipe("resnet20-cifar10-plain", "cifar10", epochs=0.5, flips=True),
-    "resnet20-blurred": Recipe("resnet20-cifar10-plain", "cifar10", epochs=0.5, flips=True),
+    "resnet20-longer": Recipe("resnet20-cifar10-plain", "cifar10", epochs=0.25, flips=True),
+    "resnet20-shifts": Recipe("resnet20-cifar10-plain", "cifar10", epochs=0.25, flips=True, shifts=True),
+    "resnet20-polyphase": Recipe("resnet20-cifar10-plain", "cifar10", epochs=0.25, flips=True),
+    "resnet20-blurred": Recipe("resnet20-cifar10-plain", "cifar10", epochs=0.25, flips=True),
 }
 """Each starts from a shipped classifier and is trained on, all of a kind for equally long."""
 

@@ -238,12 +238,12 @@ EXPERIMENT = Experiment(
         Case(
             "cifar10-padded",
             "cifar10",
-            partial(_load, "CIFAR-10 test, padded to 40x40", "cifar10", _RESNET, "cifar10", 500, 50),
+            partial(_load, "CIFAR-10 test, padded to 40x40", "cifar10", _RESNET, "cifar10", 250, 50),
         ),
         Case(
             "cifar10-plain",
             "cifar10",
-            partial(_load, "CIFAR-10 test, 32x32", "cifar10", _RESNET, "cifar10-seam", 500, 50),
+            partial(_load, "CIFAR-10 test, 32x32", "cifar10", _RESNET, "cifar10-seam", 250, 50),
         ),
         Case("cifar10-trained", "cifar10", partial(_load_trained, 2000)),
     ],
