@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from timing import ROOT, Rows, made, take_turns
+from PIL import Image
+from timing import ROOT, Rows, take_turns
 
-from unshift.cli.image_files import Reader, encoded
+import unshift
+from unshift.cli.allocator import keep_freed_memory
+from unshift.cli.image_files import Reader, write
 from unshift.cli.restoring import Restoring
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -22,10 +27,22 @@ SIZE = (375, 500)
 
 
 def files(quick: bool) -> Rows:
-    """Photos of 500x375 as JPEG, restored by `seam` at their own size, beside decoding and encoding alone."""
-    count, different = (60, 20) if quick else (1000, 100)
+    """JPEGs of 500x375, restored by `photos` at their own size, beside decoding and encoding them alone.
+
+    Both with memory kept for reuse, as the command line keeps it (``unshift.cli.allocator``).
+    """
+    count, different, repeats = (60, 20, 3) if quick else (1000, 100, 5)
+    arguments = [str(number) for number in (count, different, repeats, torch.get_num_threads())]
+    command = [sys.executable, __file__, *arguments]  # a process of its own: the allocator's settings stay
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows: Rows = json.loads(done.stdout)
+    return rows
+
+
+def measure(count: int, different: int, repeats: int, threads: int) -> Rows:
+    keep_freed_memory()
     generator = np.random.default_rng(0)
-    threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as place:
         source, out = Path(place, "in"), Path(place, "out")
         source.mkdir()
@@ -35,29 +52,34 @@ def files(quick: bool) -> Rows:
             shutil.copy(source / f"{number % different}.jpg", source / f"{number}.jpg")
         out.mkdir()
         paths = sorted(source.iterdir())
-        reader = Reader(3)
-        restoring = Restoring(made("seam", 3, (224, 224)), reader)
+        restoring = Restoring(unshift.load("photos"), Reader(3))
 
         def again(path: Path) -> None:
-            (out / path.name).write_bytes(encoded(reader(path).image, path))
+            with Image.open(path) as image:
+                image.load()
+                write(image, out / path.name, path)
 
         def in_threads() -> None:
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(again, paths))
 
+        alone = f"decode and encode, {threads} threads"
         contenders = {
-            "decode and encode, one thread": lambda: [again(path) for path in paths],
-            f"decode and encode, {threads} threads": in_threads,
-            f"restore, {threads} cores": lambda: restoring.run(
+            alone: in_threads,
+            f"restore, {threads} threads": lambda: restoring.run(
                 {out / path.name: path for path in paths}, lambda target: target, lambda _: None
             ),
         }
-        found = take_turns(contenders, 2 if quick else 3)
+        found = take_turns(contenders, repeats)
     return [
         {
             "what": name,
             "photos a second": f"{count / middle:.0f} ({count / high:.0f} to {count / low:.0f})",
-            "share of one thread": f"{found['decode and encode, one thread'][1] / middle:.2f}",
+            "share": f"{found[alone][1] / middle:.2f}",
         }
         for name, (low, middle, high) in found.items()
     ]
+
+
+if __name__ == "__main__":
+    json.dump(measure(*map(int, sys.argv[1:])), sys.stdout)

@@ -28,6 +28,7 @@ from unshift.exact.direct import Direct32, Direct64
 from unshift.exact.filters import IntegerFilter, floor_divide
 from unshift.exact.fourier import Fft64, Waves64, fft_error_bound
 from unshift.exact.kernels import KERNELS, prepare
+from unshift.exact.pixels import PixelScale
 from unshift.exact.task import Task
 from unshift.shifts import apply, undo
 from unshift.testing import all_shifts, assert_equivariant
@@ -522,3 +523,12 @@ def test_line_sums_beyond_53_bits_are_refused():
     net = ShiftEstimator(1, channels=(1,), kernel_size=(1, 1), line_channels=(1,), line_kernel_size=(1, 1))
     with pytest.raises(ValueError, match=r"images of size \(256, 256\) are too large"):
         quantise(net, torch.rand(1, 1, 256, 256), bits=47, sum_bits=50)
+
+
+@pytest.mark.parametrize("scale", [1023.0, 255.0, 1000.3, 4000.0, 0.7])
+def test_bytes_become_the_integers_of_what_they_stand_for(scale):
+    """By one multiplication where that gives all 256 the same: 1023 / 255 does, a scale that clamps does not."""
+    pixels = PixelScale(scale, 1023)
+    every = torch.arange(256, dtype=torch.uint8)
+    assert torch.equal(pixels(every), pixels(every.to(torch.float32) / 255))
+    assert (pixels.of_bytes is None) == (scale > 1023)

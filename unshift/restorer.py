@@ -25,6 +25,8 @@ __all__ = ["Chain", "Estimate", "Restorer", "check_finite"]
 
 BLOCK = 2**17
 """Positions to choose among at a time: what stays in the cache. ``benchmarks/run.py blocks``."""
+LINE_BLOCK = 2**21
+"""The same of a net of lines, which makes no map of them: enough that a call's own cost does not count."""
 
 
 class Restorer(Undoing):
@@ -57,7 +59,8 @@ class Restorer(Undoing):
         return [self]
 
     def _estimated(self, images: Tensor, of: Tensor) -> Estimate:
-        block = max(1, BLOCK // math.prod(images.shape[2:]))
+        lines = getattr(self.scorer, "along", None) is not None
+        block = max(1, (LINE_BLOCK if lines else BLOCK) // math.prod(images.shape[2:]))
         if is_traced() or len(images) <= block:
             return self.read(images, of)[0]
         starts = range(0, len(images), block)

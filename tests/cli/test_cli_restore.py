@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from samples import blobs
 
 import unshift
 from unshift import Restorer
+from unshift.cli import restoring
 
 
 def shifted_files(folder: str, image: Image.Image, suffix: str, count: int = 4) -> list[Path]:
@@ -329,3 +331,28 @@ def test_restore_says_that_a_net_of_greys_sees_no_colours(made, pixels):
     assert told == (
         "unshift: warning: this restorer was trained on grey images, and colour.png has colours: it sees their greys\n"
     )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads do it elsewhere")
+def test_many_files_are_shared_by_processes_and_nothing_shows_that(made, pixels, monkeypatch):
+    """The same files, table, warnings and errors as by threads."""
+    Path("many").mkdir()
+    for number in range(70):
+        size = (13, 12) if number % 3 else (12, 12)
+        grey = Image.fromarray(pixels[number, 0].numpy()).resize(size)
+        (grey.convert("RGB") if number > 60 else grey).save(f"many/{number:02}.png")
+    told = {}
+    for out, many in (("processes", 64), ("threads", 1000)):
+        monkeypatch.setattr(restoring, "MANY", many)
+        found = good("restore", "many", "--restorer", made / "paper.safetensors", "--out", out)
+        told[out] = (found.stdout + found.stderr).replace(f"{out}/", "")
+    assert told["processes"] == told["threads"]
+    assert told["threads"].count("has colours") == 1
+    assert len([*Path("processes").iterdir()]) == 71
+    assert all(path.read_bytes() == Path("threads", path.name).read_bytes() for path in Path("processes").iterdir())
+    Path("many/10.png").write_bytes(Path("many/10.png").read_bytes()[:60])
+    monkeypatch.setattr(restoring, "MANY", 64)
+    message = bad("restore", "many", "--restorer", made / "paper.safetensors", "--out", "none")
+    assert "10.png" in message
+    assert "--skip-unreadable" in message
+    assert not Path("none").exists()

@@ -1,8 +1,7 @@
-"""One image file: read, and encoded again."""
+"""One image file: read, and written again."""
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,8 +95,11 @@ def _read(source: Path) -> Image:
         return read
 
 
-def encoded(image: Image, source: Path) -> bytes:
-    """Return the bytes of ``image`` in its format, that of ``source``."""
+def write(image: Image, file: Path, source: Path) -> None:
+    """Write ``image`` to a file in its format, that of ``source``.
+
+    Straight to the disk: what Pillow encodes into memory, it encodes without letting other threads run.
+    """
     kind = "JPEG" if image.format == "MPO" else image.format
     options: dict[str, Any] = {}
     if kind == "JPEG":
@@ -105,9 +107,7 @@ def encoded(image: Image, source: Path) -> bytes:
     elif kind == "WEBP":
         options = {"lossless": True, "exact": True}
     options |= {key: image.info[key] for key in ("icc_profile", "exif") if image.info.get(key)}
-    buffer = io.BytesIO()
     try:
-        image.save(buffer, format=kind, **options)
+        image.save(file, format=kind, **options)
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"{source} cannot be written as {kind} ({error}); convert it to PNG") from error
-    return buffer.getvalue()

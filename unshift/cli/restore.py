@@ -8,12 +8,14 @@ import io
 import json
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unshift.cli.allocator import keep_freed_memory
 from unshift.cli.errors import warn
 from unshift.cli.image_files import Picture, Reader
 from unshift.cli.options import Channels, Crop, Json, MinConfidence, Model, Pad, Size, SkipUnreadable
@@ -94,6 +96,7 @@ def restore(
             raise ValueError("sequences are restored by one process: leave out torchrun")
         left = restore_sequences(images, load(restorer), out, min_confidence, force, as_json)
         raise typer.Exit(1 if left else 0)
+    keep_freed_memory()
     model = load(restorer, pad=pad)
     targets = _targets(images, out)
     table = out / TABLE
@@ -188,7 +191,10 @@ class _Colours:
 
         if not self.silent and not is_grey(picture.image):
             self.silent = True
-            warn(f"this restorer was trained on grey images, and {picture.source} has colours: it sees their greys")
+            warnings.warn(
+                f"this restorer was trained on grey images, and {picture.source} has colours: it sees their greys",
+                stacklevel=2,
+            )
 
 
 def _row(model: Restorer | Chain, estimate: Estimate) -> dict[str, Any]:

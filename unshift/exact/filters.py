@@ -86,6 +86,9 @@ class IntegerFilter(nn.Module):
         # No sum reaches 2^24 in float32, so dividing by that or by more is the same.
         limit = FLOAT32 if kernel.dtype == torch.float32 else FLOAT64 // 2
         divisor = None if self.divisor is None else self.divisor.clamp(max=limit).to(kernel.dtype).view(shape)
+        if divisor is not None and getattr(kernel, "last", False) and len(task.size) == 2:
+            # A whole row of divisors, in the order of the sums: else they are divided pixel by pixel.
+            divisor = divisor[None].expand(-1, -1, -1, task.size[1]).contiguous(memory_format=torch.channels_last)
         return Ready(kernel, bias, divisor, kernel.cost(task))
 
     def traced(self, size: Sequence[int]) -> Ready:

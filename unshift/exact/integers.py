@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from unshift.estimator import ShiftEstimator, add_lines, as_float, check_input
+from unshift.estimator import ShiftEstimator, add_lines, check_input
 from unshift.exact.direct import rows_between
 from unshift.exact.filters import IntegerFilter, Ready, floor_divide, marked, unchanged
 from unshift.exact.lines import LineRule
+from unshift.exact.pixels import PixelScale
 from unshift.exact.task import float32_is_plain, is_traced
 
 __all__ = ["LARGEST_SCALE", "IntegerEstimator"]
@@ -92,10 +93,10 @@ class IntegerEstimator(nn.Module):
         shapes = [tuple(layer.weight.shape) for layer in self.local]  # type: ignore[arg-type]
         self._widest = max(in_and_out for shape in shapes for in_and_out in shape[:2])
         self._margins = [[(k // 2, k - 1 - k // 2) for k in shape[2:]] for shape in shapes]
-        self._scalars: tuple[Any, float, float] | None = None
+        self._scalars: tuple[Any, PixelScale, float] | None = None
         self._plans: dict[Any, tuple[Any, Plan]] = {}
 
-    def _numbers(self) -> tuple[float, float]:
+    def _numbers(self) -> tuple[PixelScale, float]:
         """Return the pixel scale and the score unit, read off their buffers when these have changed."""
         kept = self._scalars
         if kept is not None and is_traced():  # a graph being made shows no values
@@ -103,7 +104,7 @@ class IntegerEstimator(nn.Module):
         if kept is None or not unchanged(kept[0]):
             buffers = (self.pixel_scale_bits, self.score_unit_bits)
             scale, unit = (float(bits.cpu().view(torch.float64)) for bits in buffers)
-            kept = self._scalars = marked(self, recurse=False), scale, unit
+            kept = self._scalars = marked(self, recurse=False), PixelScale(scale, self.largest), unit
         return kept[1:]
 
     @property
@@ -116,10 +117,8 @@ class IntegerEstimator(nn.Module):
         return copy.deepcopy(self._description)
 
     def pixels(self, images: Tensor) -> Tensor:
-        """Quantise pixels to integers, each by itself: one multiplication, one rounding, one clamp."""
-        scaled = as_float(images) * torch.tensor(self._numbers()[0], dtype=torch.float32, device=images.device)
-        pixels = scaled.round_().clamp_(-self.largest, self.largest)
-        return torch.where(pixels.isnan(), 0.0, pixels) if is_traced() else pixels  # a graph cannot refuse NaN
+        """Quantise pixels to integers, each by itself."""
+        return self._numbers()[0](images)
 
     def line_rule(self, axis: int, size: Sequence[int]) -> LineRule:
         """Say how sums along ``axis`` of images of ``size`` are added up and divided."""
