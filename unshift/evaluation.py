@@ -20,6 +20,7 @@ from unshift import ranks
 from unshift.coordinates import draw_shifts, rows
 from unshift.data.batches import one_tensor
 from unshift.data.reading import Reader, open_reader
+from unshift.moves import Kind, Moves
 from unshift.progress import Progress, tracked
 from unshift.ragged import Images
 from unshift.reliability import Judged, judge
@@ -195,6 +196,7 @@ def accuracy_over_scopes(
     *,
     scopes: Iterable[int | None] = range(9),
     seeds: Sequence[int] = (0,),
+    moves: Kind = "circular",
     batch_size: int = 256,
     progress: bool = False,
 ) -> list[ScopeRow]:
@@ -207,13 +209,15 @@ def accuracy_over_scopes(
         restorer: Its coordinates draw the moves, in their own unit, and do them.
         scopes: The largest moves, e.g. in pixels; None for any move at all.
         seeds: One draw of the moves each.
+        moves: What they lose: see :mod:`unshift.moves`. Crops are windows that leave the largest scope on every side.
         batch_size: Images at a time.
         progress: Tell how far it is.
     """
     coordinates, reader, classifier = restorer.coordinates, open_reader(images), in_its_dtype(classifier)
     todo = list(scopes)
     runs = [(scope, seed) for scope in todo for seed in seeds]
-    first = check_images(one_tensor(next(reader.read([torch.zeros(1, dtype=torch.int64)]))))
+    real = Moves(moves, coordinates, None if None in todo else max(scope or 0 for scope in todo))
+    first = real.seen(check_images(one_tensor(next(reader.read([torch.zeros(1, dtype=torch.int64)])))))
     # Drawn for all images at once, so that neither batches nor ranks show in them.
     poses = {run: coordinates.draw(first, len(reader), run[0], torch.Generator().manual_seed(run[1])) for run in runs}
     parts = [some for some in map(ranks.share, reader.rows(batch_size)) if len(some)]
@@ -222,7 +226,7 @@ def accuracy_over_scopes(
         for at, batch in zip(parts, reader.read(parts), strict=True):
             predicted: dict[str, list[Tensor]] = {"bare": [], "restored": []}
             for run in runs:
-                moved = coordinates.move(one_tensor(batch), rows(poses[run], at))
+                moved = real.move(one_tensor(batch), rows(poses[run], at))
                 predicted["bare"].append(predict(classifier, moved, batch_size=batch_size))
                 predicted["restored"].append(predict(lambda x: classifier(restorer(x)), moved, batch_size=batch_size))
                 told.update()

@@ -28,6 +28,7 @@ from unshift.coordinates import Canvas, Coordinates
 from unshift.estimator import ShiftEstimator
 from unshift.evaluation import rates_from
 from unshift.exact import quantise
+from unshift.moves import Kind
 from unshift.progress import Progress
 from unshift.recipes import RECIPES, Recipe, complete, preset_name
 from unshift.reliability import calibrate
@@ -51,6 +52,8 @@ def fit(
     augment: Sequence[str | Augmentation] = (),
     scene: Sequence[int] | None = None,
     background: str | Path | Background = "clutter",
+    moves: Kind = "circular",
+    scope: int | None = None,
     validation: int | float = 0.1,
     seed: int = 0,
     device: str | torch.device = "cpu",
@@ -78,6 +81,10 @@ def fit(
             then objects, each pasted at a random place, and the place is what is learnt. Default: twice the window.
         background: What is behind them there: ``"plain"``, ``"noise"``, ``"clutter"`` (pieces of other images), a
             folder of images, or a function, as :mod:`unshift.scenes` describes.
+        moves: What enters on one side when an image leaves on the other: "circular", itself; "zeros"; "edge", its edge;
+            "crop", the rest of the photo, of which the net then sees a window smaller by ``scope`` on every side. All
+            but the first lose pixels, so the images are moved for real while it trains.
+        scope: The largest of these moves along each axis, in pixels. None: an eighth of the shorter side.
         validation: Images held out: a number, or a share.
         seed: For the weights, the images held out, their order and the augmentations. The same seed on the same machine
             and number of threads gives the same weights, however many ``workers`` there are.
@@ -114,12 +121,13 @@ def fit(
         whole=bool(augment),
         scene=scene,
         background=background,
+        moves=moves,
+        scope=scope,
         workers=workers,
         progress=progress,
     )
     settings |= examples.describe()
-    if examples.scenes is not None:
-        augmentations["scenes"] = examples.scenes  # the last thing done to an object
+    augmentations |= examples.last()
     network = _network(preset, examples, seed, augmentations).to(ranks.device(str(device)))
     run = Run(network, examples, settings, augmentations)
     with _kept(run, checkpoint, resume) as store:

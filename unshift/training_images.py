@@ -21,12 +21,14 @@ import torch
 from torch import Tensor
 
 from unshift import ranks
+from unshift.augmentation import Augmentation
 from unshift.coordinates import Coordinates, Pose
 from unshift.data.batches import Batch, one_tensor
 from unshift.data.photos import ImageFolder
 from unshift.data.reading import Reader, open_reader
 from unshift.estimator import as_float
 from unshift.image_survey import Survey, usable
+from unshift.moves import Kind, Moves
 from unshift.ragged import Images, batches, is_ragged
 from unshift.scenes import Background, Scenes, plain_ground
 from unshift.shifts import check_images
@@ -57,6 +59,8 @@ class Examples:
         whole: Read the images themselves: something is done to them first.
         scene: Where a window is to be cut out of scenes, their size. None: twice the window.
         background: What is behind the objects of these scenes.
+        moves: How the images move: with or without a loss.
+        scope: The largest of moves that lose pixels.
         workers: Processes that read.
         progress: Tell how far it is.
 
@@ -76,6 +80,8 @@ class Examples:
         whole: bool = False,
         scene: Sequence[int] | None = None,
         background: str | Path | Background = "clutter",
+        moves: Kind = "circular",
+        scope: int | None = None,
         workers: int = 0,
         progress: bool = False,
     ) -> None:
@@ -94,6 +100,9 @@ class Examples:
             raise ValueError("scene is for coordinates that cut a window out of one: Canvas(window=(32, 32))")
         size = tuple(2 * n for n in window or ()) if scene is None else tuple(scene)
         self.scenes = Scenes(size, window, self.shape, background) if window is not None else None
+        self.moves = Moves.of(moves, coordinates, scope, self.shape[1:])
+        if self.moves is not None:
+            self.shape, whole = (self.shape[0], *self.moves.seen(self.shape[1:])), True
         canvas = coordinates.canvas(first)
         self.on_canvas = not whole and not self.ragged and canvas.shape[1] == 1 and canvas.numel() < first.numel()
         self.reader = reader.through(functools.partial(_first_copy, coordinates)) if self.on_canvas else reader
@@ -121,6 +130,8 @@ class Examples:
         found["train_images"] = len(self.train)
         if self.scenes is not None:
             found["scenes"] = self.scenes.describe()
+        if self.moves is not None:
+            found["moves"] = self.moves.describe()
         if self.survey.unreadable:
             found["unreadable"] = [*self.survey.unreadable.values()]
         return found
@@ -152,9 +163,15 @@ class Examples:
         return self._shown(self.reader.read(part for part in rows.split(batch_size) if len(part)))
 
     def _shown(self, read: Iterator[Batch]) -> Iterator[Batch]:
-        """Return images as they are or, of objects, scenes: the same ones each time."""
-        scenes, generator = self.scenes, torch.Generator().manual_seed(self.seed)
-        return read if scenes is None else ([scenes(part, generator) for part in batch] for batch in read)
+        """Return images as they are, or scenes of them, or what a move left of them: the same ones each time."""
+        generator = torch.Generator().manual_seed(self.seed)
+        made = self.scenes if self.moves is None else self.moves.left
+        return read if made is None else ([made(part, generator) for part in batch] for batch in read)
+
+    def last(self) -> dict[str, Augmentation]:
+        """Return the last thing that is done to images: scenes are made of them, or they are moved."""
+        made: dict[str, Augmentation | None] = {"scenes": self.scenes, "moves": self.moves}
+        return {name: augment for name, augment in made.items() if augment is not None}
 
     @functools.cached_property
     def sample(self) -> Images:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +17,11 @@ from unshift.cli.options import (
     Data,
     Json,
     Limit,
+    Loss,
     MinConfidence,
     Model,
     Pad,
+    RealMoves,
     Scopes,
     Size,
     Split,
@@ -40,6 +44,7 @@ def evaluate(
     split: Split = None,
     scopes: Scopes = None,
     seeds: Annotated[int, typer.Option(min=1, help="Random moves of each image; consistency needs two.")] = 1,
+    moves: RealMoves = Loss.circular,
     limit: Limit = None,
     size: Size = None,
     crop: Crop = False,
@@ -65,6 +70,9 @@ def evaluate(
     calibration error, 15 bins), and how many are wrong among the 90% it is surest of. --report draws both. With
     --min-confidence, images below it go to the classifier as they came.
 
+    With --moves zeros, edge or crop the images lose what leaves them: rates are then those of moves up to the
+    largest of --scopes, found to the very pixel. Crops are windows that leave that many pixels on every side.
+
     The images are prepared as the restorer's own were; --size, --crop, --channels and --pad change that.
 
     A shipped classifier gets the restored images scaled to the size it takes. Your own takes images (batch,
@@ -79,6 +87,7 @@ def evaluate(
       unshift evaluate --data mnist --restorer mnist-paper --classifier lenet5-mnist --seeds 3
       unshift evaluate --data photos/ --restorer photos.safetensors --classifier resnet.pt2 --size 224
       unshift evaluate --data cifar10 --restorer cifar10 --classifier mymodels:resnet --scopes 0,4
+      unshift evaluate --data mnist --restorer mnist --classifier lenet5-mnist --moves zeros --scopes 0-4
       unshift evaluate --data mnist --restorer mnist-rotation --classifier lenet5-mnist --limit 500
     """
     from unshift.data import to_float
@@ -93,19 +102,20 @@ def evaluate(
     net = at_its_size(load_classifier(classifier), classifier) if classifier else None
     steps = preparation(size, crop, channels, pad, model.trained_on.get("preparation"))
     found = open_for(model, data, split, limit, steps)
+    unit = model.stages[0].coordinates.unit  # of a chain, a scope limits the first stage's move
+    tried = scopes if scopes is not None else DEFAULT_SCOPES.get(unit, range(9))
+    left = _left(model, moves, tried)
     if net is not None:
         if found.labels is None:
             raise ValueError(
                 f"{data} has no labels, and accuracy needs them: a subfolder per class, or 'labels' in a .npz"
             )
-        try_classifier(net, str(classifier), _two(found.images), int(found.labels.max()) + 1)
+        try_classifier(net, str(classifier), left(_two(found.images)), int(found.labels.max()) + 1)
     own = Remembered(model.trained_on.get("prints", []))
-    judged = judged_on(model, open_reader(found.images).through(own.look), progress=True)
+    judged = judged_on(model, open_reader(found.images).through(own.look).through(left), progress=True)
     rates, worth = rates_from(judged), reliability(judged.confidence, judged.right)
     model.min_confidence = min_confidence
     passed = float((judged.confidence < min_confidence).double().mean())
-    unit = model.stages[0].coordinates.unit  # of a chain, a scope limits the first stage's move
-    tried = scopes if scopes is not None else DEFAULT_SCOPES.get(unit, range(9))
     rows = []
     if net is not None and found.labels is not None:
         rows = accuracy_over_scopes(
@@ -115,6 +125,7 @@ def evaluate(
             model,
             scopes=tried,
             seeds=range(seeds),
+            moves=moves.value,
             progress=True,
         )
     own.warn(restorer, "the rates say how well it knows them, not how well it does on others")
@@ -130,7 +141,8 @@ def evaluate(
     if min_confidence:
         print(f"below a confidence of {min_confidence:g} pass unchanged: {percent(passed)}")
     if rows:
-        print(f"\naccuracy of {classifier} in %, images moved at random by up to {_words(model, unit)}:\n")
+        how = "" if moves is Loss.circular else f", {moves.value}"
+        print(f"\naccuracy of {classifier} in %, images moved at random by up to {_words(model, unit)}{how}:\n")
         lines = {
             "without": [f"{100 * sum(r.without) / seeds:.2f}" for r in rows],
             "with": [f"{100 * sum(r.restored) / seeds:.2f}" for r in rows],
@@ -141,6 +153,23 @@ def evaluate(
             lines["consistent with"] = [f"{100 * r.consistent_restored:.2f}" for r in rows]
         head = [f"scope, {unit}", *("any" if r.scope is None else str(r.scope) for r in rows)]
         print_table(head, [[name, *cells] for name, cells in lines.items()], right=range(1, len(head)))
+
+
+def _left(model: Restorer | Chain, moves: Loss, scopes: Sequence[int | None]) -> Callable[[Tensor], Tensor]:
+    """Return what images go through before they are judged: nothing, or moves that lose pixels, taken back."""
+    import torch
+
+    from unshift.moves import Moves
+
+    if moves is Loss.circular:
+        return _same
+    kind: Any = moves.value
+    real = Moves(kind, model.coordinates, None if None in scopes else max(scope or 0 for scope in scopes))
+    return functools.partial(real.left, generator=torch.Generator().manual_seed(0))
+
+
+def _same(images: Tensor) -> Tensor:
+    return images
 
 
 def _two(images: Any) -> Tensor:

@@ -12,7 +12,21 @@ import typer
 
 from unshift.cli.allocator import keep_freed_memory
 from unshift.cli.errors import first_line
-from unshift.cli.options import Channels, Crop, Json, Pad, Preset, Scene, Share, Size, SkipUnreadable, TurnGroup, Window
+from unshift.cli.options import (
+    Channels,
+    Crop,
+    Json,
+    Loss,
+    Pad,
+    Preset,
+    RealMoves,
+    Scene,
+    Share,
+    Size,
+    SkipUnreadable,
+    TurnGroup,
+    Window,
+)
 from unshift.cli.outputs import check_output
 from unshift.cli.prepared_data import choose_split, open_prepared, preparation
 from unshift.cli.printing import file_size, image_size, print_json, rates_line
@@ -66,6 +80,13 @@ def fit(
             show_default="clutter",
         ),
     ] = None,
+    moves: RealMoves = Loss.circular,
+    scope: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="The largest of such moves, in pixels.", show_default="an eighth of the side"
+        ),
+    ] = None,
     size: Size = None,
     crop: Crop = False,
     channels: Channels = None,
@@ -109,7 +130,9 @@ def fit(
     The images are all that is needed: no labels, no moved copies of them. It learns to undo circular shifts,
     or, with --turns, --ring, --rotation or --window, another kind of move. While it trains, the state is kept in a
     checkpoint; after a kill, the same command with --resume goes on and ends in the same weights. The file
-    remembers how its images were scaled and padded, so that evaluate and verify do the same.
+    remembers how its images were scaled and padded, so that evaluate and verify do the same. With --moves zeros,
+    edge or crop the images are moved for real, and lose what leaves; with crop, the net sees windows that are
+    smaller by --scope pixels on every side.
 
     \b
     Examples:
@@ -120,6 +143,7 @@ def fit(
       unshift fit panoramas/ --size 64x512 --ring -1 --out panoramas.safetensors
       unshift fit mnist-10k --size 112 --preset dense --rotation --out rotated.safetensors
       unshift fit mnist-10k --size 32 --window 32 --preset scene --out scenes.safetensors
+      unshift fit cifar10 --preset seam --moves zeros --scope 4 --out cifar.safetensors
       unshift fit genomes.fa --preset sequence --strand --out mine.safetensors
       unshift fit images.npy --preset dense --epochs 30 --out mine.safetensors --resume
     """
@@ -140,7 +164,7 @@ def fit(
     part = choose_split(data, split, "train")
     images = open_prepared(data, part, steps)
     # Opened now: a test split that cannot be had should fail before an hour of training, not after.
-    tested = test and window is None and part == "train" and choose_split(data, None, "test")
+    tested = test and window is None and moves is Loss.circular and part == "train" and choose_split(data, None, "test")
     held = open_prepared(data, "test", steps) if tested else None
 
     shape = tuple(images.images[0].shape[1:]) if rotation else ()
@@ -154,6 +178,7 @@ def fit(
         "learning_rate": learning_rate,
         "average": average,
     }
+    lossy: dict[str, Any] = {"moves": moves.value, "scope": scope}
     scenes = {} if window is None else {"scene": scene, "background": background or "clutter"}
     if resume and out.exists() and not state.exists():
         restorer = weights.load(out)
@@ -166,6 +191,7 @@ def fit(
                 images.images,
                 **settings,
                 **scenes,
+                **lossy,
                 coordinates=coordinates,
                 validation=validation,
                 patience=patience,

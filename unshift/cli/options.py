@@ -32,6 +32,15 @@ class TurnGroup(StrEnum):
     cube = "cube"
 
 
+class Loss(StrEnum):
+    """What enters on one side when an image leaves on the other."""
+
+    circular = "circular"
+    zeros = "zeros"
+    edge = "edge"
+    crop = "crop"
+
+
 class BadOption(typer.BadParameter):
     """A value that cannot be read; the message names the option itself."""
 
@@ -103,6 +112,10 @@ Scopes = Annotated[
     ),
 ]
 Share = Annotated[Any, typer.Option(parser=read_share, metavar="N|SHARE", help="Images held out: a number or a share.")]
+RealMoves = Annotated[
+    Loss,
+    typer.Option(help="What enters where an image leaves: itself (circular), zeros, its edge, or more of it (crop)."),
+]
 MinConfidence = Annotated[
     float,
     typer.Option(

@@ -24,6 +24,7 @@ MODULES = [
     "genomes",
     "light_curves",
     "confidence",
+    "moves",
 ]
 """Modules of this folder; each has one ``EXPERIMENT``."""
 MAIN = ("table1", "fig1", "fig3")
