@@ -157,8 +157,8 @@ def _show(case: str, results: Results) -> list[Block]:
     ]
     note = (
         f"Crop: each test photo seen through two windows, moved by up to {result['scope']} pixels each; "
-        f"n = {result['images']:,}. One place: the two estimates differ by just what the windows do. One verdict: of the "
-        "classifier behind it."
+        f"n = {result['images']:,}. One place: the two estimates differ by just what the windows do. One verdict: of "
+        "the classifier behind it."
     )
     return [
         Table(
