@@ -7,6 +7,7 @@ images. No labels, and no augmentation: equivariance makes every move of an imag
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import platform
 import time
@@ -22,6 +23,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from unshift import ranks
+from unshift.alignment import Classifier, fit_aligning
 from unshift.augmentation import Augmentation, named
 from unshift.checkpoint import Checkpoint
 from unshift.coordinates import Canvas, Coordinates
@@ -54,6 +56,8 @@ def fit(
     background: str | Path | Background = "clutter",
     moves: Kind = "circular",
     scope: int | None = None,
+    aligned: bool = True,
+    classifier: Classifier | None = None,
     validation: int | float = 0.1,
     seed: int = 0,
     device: str | torch.device = "cpu",
@@ -85,6 +89,9 @@ def fit(
             "crop", the rest of the photo, of which the net then sees a window smaller by ``scope`` on every side. All
             but the first lose pixels, so the images are moved for real while it trains.
         scope: The largest of these moves along each axis, in pixels. None: an eighth of the shorter side.
+        aligned: Whether the images stand where they should. If not, fitting and restoring them alternate until they no
+            longer move, as :mod:`unshift.alignment` describes; one move of all of them remains free.
+        classifier: Of images that are not aligned: what settles that move, by being surest of them. No labels needed.
         validation: Images held out: a number, or a share.
         seed: For the weights, the images held out, their order and the augmentations. The same seed on the same machine
             and number of threads gives the same weights, however many ``workers`` there are.
@@ -106,7 +113,16 @@ def fit(
     Raises:
         ValueError: If no pose can be learnt from the images, e.g. if all are constant, or an argument makes no sense.
     """
-    started = time.monotonic()
+    started, given = time.monotonic(), dict(locals())
+    if not aligned:
+        for own in ("images", "aligned", "classifier", "checkpoint", "resume", "recipe"):
+            del given[own]
+        once = functools.partial(fit, **given, **recipe)
+        restorer = fit_aligning(images, once, classifier=classifier, checkpoint=checkpoint, resume=resume)
+        restorer.metadata["seconds"] = round(time.monotonic() - started, 1)
+        return restorer
+    if classifier is not None:
+        raise ValueError("a classifier is for images that are not aligned: fit(..., aligned=False, classifier=...)")
     name, augmentations = preset_name(preset), named(augment)
     settings = {"preset": name, "data": data_name, "seed": seed, "augment": [*augmentations], **complete(name, recipe)}
     if type(bits) is not int or not 2 <= bits <= 21:

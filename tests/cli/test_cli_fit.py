@@ -333,3 +333,22 @@ def test_fit_remembers_what_its_images_were_like(made):
     assert (about["size"], about["channels"]) == ([12, 12], 1)
     assert about["background"][0] == 0
     assert len(about["prints"]) == 64
+
+
+def test_fit_on_images_that_move_for_real_and_are_not_aligned(made):
+    told = good_json(
+        "fit", made / "blobs.npy", *QUICK, "--moves", "crop", "--scope", 2, "--unaligned", "--out", "real.st"
+    )
+    assert told["moves"] == {"kind": "crop", "scope": 2}
+    assert told["size"] == [8, 8]
+    assert 2 <= told["alignment"]["rounds"] <= 6
+    found = good_json(
+        "evaluate", "--data", made / "blobs.npy", "--restorer", "real.st", "--moves", "crop", "--scopes", 2
+    )
+    assert found["rates"]["images"] == 80
+    message = bad(
+        "evaluate", "--data", made / "blobs.npy", "--restorer", "real.st", "--moves", "zeros", "--scopes", "any"
+    )
+    assert message == "moves that lose pixels need a scope of 0 or more pixels, got None"
+    message = bad("fit", made / "blobs.npy", "--classifier", "lenet5-mnist", "--out", "other.st")
+    assert message.startswith("a classifier is for images that are not aligned")

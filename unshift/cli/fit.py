@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unshift.cli.allocator import keep_freed_memory
+from unshift.cli.classifiers import at_its_size, load_classifier
 from unshift.cli.errors import first_line
 from unshift.cli.options import (
     Channels,
+    Classifier,
     Crop,
     Json,
     Loss,
@@ -87,6 +89,10 @@ def fit(
             min=1, metavar="N", help="The largest of such moves, in pixels.", show_default="an eighth of the side"
         ),
     ] = None,
+    unaligned: Annotated[
+        bool, typer.Option("--unaligned", help="The images are not aligned: fit and restore them in turn.")
+    ] = False,
+    classifier: Classifier = None,
     size: Size = None,
     crop: Crop = False,
     channels: Channels = None,
@@ -134,6 +140,9 @@ def fit(
     edge or crop the images are moved for real, and lose what leaves; with crop, the net sees windows that are
     smaller by --scope pixels on every side.
 
+    With --unaligned the images need not stand where they should: fitting and restoring them alternate until they
+    no longer move. One move of all of them remains free; a --classifier settles it, by being surest of them.
+
     \b
     Examples:
       unshift fit mnist-10k --size 32 --out digits.safetensors
@@ -144,6 +153,7 @@ def fit(
       unshift fit mnist-10k --size 112 --preset dense --rotation --out rotated.safetensors
       unshift fit mnist-10k --size 32 --window 32 --preset scene --out scenes.safetensors
       unshift fit cifar10 --preset seam --moves zeros --scope 4 --out cifar.safetensors
+      unshift fit mnist-10k --size 32 --preset lines --unaligned --classifier lenet5-mnist --out mine.safetensors
       unshift fit genomes.fa --preset sequence --strand --out mine.safetensors
       unshift fit images.npy --preset dense --epochs 30 --out mine.safetensors --resume
     """
@@ -178,7 +188,8 @@ def fit(
         "learning_rate": learning_rate,
         "average": average,
     }
-    lossy: dict[str, Any] = {"moves": moves.value, "scope": scope}
+    lossy: dict[str, Any] = {"moves": moves.value, "scope": scope, "aligned": not unaligned}
+    lossy["classifier"] = at_its_size(load_classifier(classifier), classifier) if classifier else None
     scenes = {} if window is None else {"scene": scene, "background": background or "clutter"}
     if resume and out.exists() and not state.exists():
         restorer = weights.load(out)

@@ -25,6 +25,7 @@ MODULES = [
     "light_curves",
     "confidence",
     "moves",
+    "unaligned",
 ]
 """Modules of this folder; each has one ``EXPERIMENT``."""
 MAIN = ("table1", "fig1", "fig3")
