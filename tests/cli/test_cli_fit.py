@@ -65,6 +65,7 @@ def test_fit_passes_its_options_on(made, monkeypatch):
         *("fit", made / "blobs.npy", "--out", "x", "--preset", "seam", "--epochs", 7, "--batch-size", 9),
         *("--learning-rate", 0.5, "--validation", 12, "--patience", 3, "--seed", 4, "--checkpoint", "c", "--resume"),
         *("--drop-unusable", "--threads", 1, "--channels", 3, "--mirror", "--windows", "--average", 0.9),
+        *("--moves", "edge", "--scope", 3, "--unaligned"),
     )
     assert seen.pop("coordinates").describe() == {"kind": "canvas", "pad": 0, "value": 0.0}
     torch.set_num_threads(before)
@@ -79,6 +80,7 @@ def test_fit_passes_its_options_on(made, monkeypatch):
             "augment": ["mirror", "windows"],
             "average": 0.9,
         },
+        **{"moves": "edge", "scope": 3, "aligned": False, "classifier": None},
         "workers": 0,
     }
     bad("fit", made / "blobs.npy", "--out", "x", "--validation", "0.25")

@@ -32,6 +32,7 @@ from unshift.cli.printing import percent, print_json, print_table, rates_line, r
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from unshift.evaluation import ScopeRow
     from unshift.restorer import Chain, Restorer
 
 DEFAULT_SCOPES = {"pixels": range(9), "degrees": (0, 10, 20, 45, 90, 180)}
@@ -143,16 +144,22 @@ def evaluate(
     if rows:
         how = "" if moves is Loss.circular else f", {moves.value}"
         print(f"\naccuracy of {classifier} in %, images moved at random by up to {_words(model, unit)}{how}:\n")
-        lines = {
-            "without": [f"{100 * sum(r.without) / seeds:.2f}" for r in rows],
-            "with": [f"{100 * sum(r.restored) / seeds:.2f}" for r in rows],
-            "effect": [f"{100 * r.effect:+.2f}" for r in rows],
-        }
-        if seeds > 1:
-            lines["consistent without"] = [f"{100 * r.consistent_without:.2f}" for r in rows]
-            lines["consistent with"] = [f"{100 * r.consistent_restored:.2f}" for r in rows]
-        head = [f"scope, {unit}", *("any" if r.scope is None else str(r.scope) for r in rows)]
-        print_table(head, [[name, *cells] for name, cells in lines.items()], right=range(1, len(head)))
+        _print_scopes(rows, unit)
+
+
+def _print_scopes(rows: Sequence[ScopeRow], unit: str) -> None:
+    """Print accuracies, a column for each scope."""
+    seeds = len(rows[0].seeds)
+    lines = {
+        "without": [f"{100 * sum(r.without) / seeds:.2f}" for r in rows],
+        "with": [f"{100 * sum(r.restored) / seeds:.2f}" for r in rows],
+        "effect": [f"{100 * r.effect:+.2f}" for r in rows],
+    }
+    if seeds > 1:
+        lines["consistent without"] = [f"{100 * r.consistent_without:.2f}" for r in rows]
+        lines["consistent with"] = [f"{100 * r.consistent_restored:.2f}" for r in rows]
+    head = [f"scope, {unit}", *("any" if r.scope is None else str(r.scope) for r in rows)]
+    print_table(head, [[name, *cells] for name, cells in lines.items()], right=range(1, len(head)))
 
 
 def _left(model: Restorer | Chain, moves: Loss, scopes: Sequence[int | None]) -> Callable[[Tensor], Tensor]:

@@ -13,6 +13,7 @@ import typer
 from unshift.cli.allocator import keep_freed_memory
 from unshift.cli.classifiers import at_its_size, load_classifier
 from unshift.cli.errors import first_line
+from unshift.cli.fitted import finish, save
 from unshift.cli.options import (
     Channels,
     Classifier,
@@ -31,13 +32,10 @@ from unshift.cli.options import (
 )
 from unshift.cli.outputs import check_output
 from unshift.cli.prepared_data import choose_split, open_prepared, preparation
-from unshift.cli.printing import file_size, image_size, print_json, rates_line
 from unshift.cli.processes import restarted
 
 if TYPE_CHECKING:
     from unshift.coordinates import Coordinates
-    from unshift.data import ImageSource
-    from unshift.restorer import Chain, Restorer
 
 
 def fit(
@@ -215,8 +213,8 @@ def fit(
                 data_name=images.name,
             )
         restorer.trained_on["preparation"] = steps
-        _save(restorer, out)
-    _finish(restorer, out, held, as_json)
+        save(restorer, out)
+    finish(restorer, out, held, as_json)
 
 
 def _check_kind(asked: list[bool], scenes: tuple[Any, Any]) -> None:
@@ -251,25 +249,6 @@ def _told_of(state: Path) -> Iterator[None]:
         raise
 
 
-def _finish(restorer: Restorer | Chain, out: Path, held: ImageSource | None, as_json: bool) -> None:
-    """Measure on the test split, if there is one and that was not done before, and print what was fitted."""
-    from unshift.evaluation import restoration_rates
-    from unshift.ranks import is_first
-
-    if held is not None and "test" not in restorer.metadata:
-        restorer.metadata["test"] = restoration_rates(restorer, held.images, progress=True).as_dict()
-        _save(restorer, out)
-    if is_first():
-        _print_fitted(out, restorer, as_json)
-
-
-def _save(restorer: Restorer | Chain, out: Path) -> None:
-    from unshift.ranks import is_first
-
-    if is_first():
-        restorer.save(out)
-
-
 def _readers(images: Any) -> int:
     """Return how many processes read: none for what is in memory, or for so few files that they would start in vain."""
     import torch
@@ -293,19 +272,3 @@ def _check_same_run(out: Path, found: Mapping[str, Any], asked: Mapping[str, Any
     if other:
         raise ValueError(f"{out} is finished, but of another run ({', '.join(other)} differ); --force overwrites it")
     print(f"{out} is finished already; --force trains it again", file=sys.stderr)
-
-
-def _print_fitted(out: Path, restorer: Restorer | Chain, as_json: bool) -> None:
-    found, coordinates = restorer.metadata, restorer.coordinates
-    if as_json:
-        about = {"file": str(out), "bytes": out.stat().st_size}
-        print_json({**about, **found, "trained_on": restorer.trained_on})
-        return
-    print(f"{out}  {file_size(out.stat().st_size)}, preset {found['preset']} for {image_size(found['size'])}")
-    print(f"undoes {coordinates.undoes}")
-    print(f"trained on {found['train_images']:,} images of {found['data']}, {found['seconds']:.1f} s")
-    if found.get("unreadable"):
-        print(f"skipped {len(found['unreadable']):,} files: {'; '.join(found['unreadable'][:5])}")
-    for split in ("validation", "test"):
-        if split in found:
-            print(f"{split:<11}{rates_line(found[split], coordinates.step)}")
