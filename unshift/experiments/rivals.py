@@ -218,7 +218,9 @@ def _draw(result: Result) -> bytes:
     for entry in result["rivals"]:
         x, y, colour = entry["milliseconds"], entry["accuracy"][-1], colours.get(entry["style"], "#6b7280")
         axes.plot(x, y, "o", color=colour, ms=8 if entry["style"] == "restored" else 6)
-        axes.annotate(entry["name"], (x, y), (6, 4), textcoords="offset points", fontsize=8, color=colour)
+        far = entry["passes"] > 9  # at the right edge: its name goes to the left
+        place: Any = {"xytext": (-7, -12), "ha": "right"} if far else {"xytext": (6, 4)}
+        axes.annotate(entry["name"], (x, y), **place, textcoords="offset points", fontsize=8, color=colour)
     axes.set_xscale("log")
     axes.margins(x=0.25, y=0.12)
     axes.set_xlabel("ms an image, classifier included")
