@@ -23,6 +23,7 @@ from frontier import frontier
 from genomes import genomes
 from inference import classifiers, moves, onnx, sizes, ties, turns
 from scaling import imagenet, memory, processes, reading
+from scene_rivals import scenes
 from timing import ROOT, Rows
 
 STORED, PAGE = ROOT / "results" / "benchmarks.json", ROOT / "docs" / "benchmarks.md"
@@ -32,6 +33,7 @@ SECTIONS = (
     onnx,
     sizes,
     ties,
+    scenes,
     layers,
     epoch,
     frontier,

@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 PAGES = (
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{page}.md" for page in ("index", "results", "comparison", "sequences", "scaling")),
+    *(ROOT / "docs" / f"{page}.md" for page in ("index", "results", "comparison", "sequences", "scenes", "scaling")),
 )
 
 
@@ -103,7 +103,8 @@ def models() -> Table:
     for name, path in pretrained().items():
         header = read_header(path)
         meta, undoes = header["metadata"], load(name).coordinates.undoes.removesuffix(", exactly")
-        images = f"{meta['data']}, {'x'.join(map(str, meta['size'])) or 'any length'}"
+        size = "scenes of any size" if "scenes" in meta else "x".join(map(str, meta["size"])) or "any length"
+        images = f"{meta['data']}, {size}"
         test = meta["test"]
         values = [undoes, meta["preset"], images, test["exact"], test["within_1"]]
         forms = ["{}", "{}", "{}", "{:.2%}", "{:.2%}", "{:.0f} kB"]

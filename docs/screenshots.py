@@ -33,6 +33,7 @@ SHOTS = {
     "dark": (1280, None, 1, True, "shift"),
     "rotation": (1280, 1255, 1, False, "rotate"),
     "pose": (1280, 1310, 1, False, "pose"),
+    "scenes": (1280, None, 1, False, "scenes"),
     "genomes": (1280, None, 1, False, "genomes"),
 }
 
@@ -62,12 +63,13 @@ def photograph(driver: webdriver.Chrome, address: str, name: str) -> None:
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     driver.get(address)
     until(driver, "document.documentElement.dataset.state === 'ready' && !window.unshift.busy()")
-    tab = f"[data-{'tab' if mode == 'genomes' else 'mode'}={mode}]:is(button)"
+    is_tab = mode in ("scenes", "genomes")
+    tab = f"[data-{'tab' if is_tab else 'mode'}={mode}]:is(button)"
     if not driver.find_element("css selector", tab).is_displayed():
         return print(f"demo-{name}.png: left as it is, since the page has no such mode")
     driver.execute_script(f"document.querySelector('{tab}').click()")
-    if mode == "genomes":
-        until(driver, "window.unshift.genomes && !window.unshift.genomes.busy()")
+    if is_tab:
+        until(driver, f"window.unshift.{mode} && !window.unshift.{mode}.busy()")
     else:
         all_shifts(driver, mode)
     driver.execute_script("document.activeElement.blur(); scrollTo(0, 0)")

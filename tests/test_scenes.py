@@ -12,6 +12,10 @@ from torch import nn
 import unshift
 from unshift import Restorer, ShiftEstimator, apply, quantise, scenes
 from unshift.coordinates import Canvas, Pose, Turns, all_shifts
+from unshift.data import dataset, prepare, to_float
+from unshift.evaluation import accuracy
+from unshift.experiments.classifiers import shipped
+from unshift.experiments.scenes import scenes_of
 
 SIZE, WINDOW = (18, 22), (8, 9)
 
@@ -244,3 +248,32 @@ def test_the_same_seed_makes_the_same_scenes(objects):
     one, other = (quick(objects, net, **options) for _ in range(2))
     assert_same(one, other)
     assert not torch.equal(one.scorer.local[0].weight, quick(objects, net, seed=1, **options).scorer.local[0].weight)
+
+
+# --- the shipped one ---
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    test = dataset("mnist-10k", "test")
+    return to_float(prepare(test.images[:200], {"resize": [32, 32]})), test.labels[:200]
+
+
+@pytest.mark.parametrize("count", [48, pytest.param(4096, marks=pytest.mark.slow)])
+def test_a_digit_in_a_scene_is_one_window_under_its_shifts(digits, count):
+    """All 4,096 circular shifts of a 64x64 scene, or some of them at random."""
+    restorer, (scenes, _) = unshift.load("mnist-scene"), scenes_of(digits[0][:20], (64, 64), 6, 0)
+    order = torch.randperm(4096, generator=torch.Generator().manual_seed(0))[:count]
+    window = restorer(scenes[:1])
+    for shifts in all_shifts((64, 64))[order].split(256):
+        moved = apply(scenes[:1].expand(len(shifts), 1, 64, 64), shifts)
+        assert torch.equal(restorer(moved), window.expand(len(shifts), 1, 32, 32))
+
+
+@pytest.mark.parametrize(("size", "pieces", "count"), [((64, 64), 6, 200), ((64, 64), 0, 200), ((96, 160), 6, 60)])
+def test_a_frozen_classifier_reads_digits_in_scenes(digits, size, pieces, count):
+    images, labels = digits[0][:count], digits[1][:count]
+    scenes_made, place = scenes_of(images, size, pieces, 0)
+    restorer, classifier = unshift.load("mnist-scene"), shipped()["lenet5-mnist"]()
+    true = accuracy(classifier, scenes.cut(scenes_made, place, (32, 32)), labels)
+    assert accuracy(lambda x: classifier(restorer(x)), scenes_made, labels) > true - 0.05

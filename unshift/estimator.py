@@ -38,7 +38,7 @@ PRESETS = {
     "lines": "local filters, then a mean along each axis, then 1-D filters of its full length: centred objects",
     "seam": "local filters, then a mean along each axis, then 1-D filters: finds the seam of a photo",
     "sequence": "3 layers, 16 channels, kernel 33: finds a motif in sequences of any length",
-    "scene": "3 layers, 8 channels, kernel 21: finds an object in scenes of any size",
+    "scene": "2 layers, 24 channels, kernel 25: finds an object in scenes of any size",
 }
 
 
@@ -240,7 +240,7 @@ class ShiftEstimator(nn.Module):
                 raise ValueError(f"preset sequence is for arrays of one axis, got {len(size)}: size {tuple(size)}")
             return cls(in_channels, channels=(16, 16, 1), kernel_size=clipped(33), bias=True)
         if name == "scene":
-            return cls(in_channels, channels=(8, 8, 1), kernel_size=clipped(21), bias=True)
+            return cls(in_channels, channels=(24, 1), kernel_size=clipped(25), bias=True)
         raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
 
     def describe(self) -> dict[str, Any]:

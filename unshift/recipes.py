@@ -42,7 +42,7 @@ RECIPES: dict[str, Recipe] = {
     "lines": {"epochs": 8, "learning_rate": 0.003, "batch_size": 64, "average": 0.998},
     "seam": {"epochs": 30, "learning_rate": 0.01, "batch_size": 64, "standardise": True, "optimizer": "muon"},
     "sequence": {"epochs": 12, "learning_rate": 0.003, "batch_size": 4},
-    "scene": {"epochs": 4, "learning_rate": 0.003, "batch_size": 32, "average": 0.998},
+    "scene": {"epochs": 8, "learning_rate": 0.01, "batch_size": 32, "optimizer": "muon", "average": 0.998},
     "custom": {"epochs": 12, "learning_rate": 0.005},
 }
 """What each preset has of its own, tuned on held-out parts of the training sets of MNIST, CIFAR-10 and mitogenomes."""

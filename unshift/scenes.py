@@ -22,7 +22,7 @@ from unshift.coordinates import Pose, draw_shifts
 from unshift.data.photos import ImageFolder
 from unshift.data.pixels import resize
 from unshift.estimator import as_float
-from unshift.shifts import check_images, take, undo
+from unshift.shifts import check_images, take, times, undo
 
 __all__ = ["BACKGROUNDS", "Background", "Scenes", "clutter", "cut", "noise", "paste", "plain", "plain_ground"]
 
@@ -157,9 +157,9 @@ class Scenes:
         channels, *own = shape
         self.size, self.window, self.value = tuple(size), tuple(window), value
         if len(own) != len(self.window) or any(w > n for w, n in zip(window, own, strict=True)):
-            raise ValueError(f"a window of {_times(window)} is larger than the object images, {_times(own)}")
+            raise ValueError(f"a window of {times(window)} is larger than the object images, {times(own)}")
         if len(own) != len(self.size) or any(n > s for n, s in zip(own, size, strict=True)):
-            raise ValueError(f"objects of {_times(own)} do not fit into scenes of {_times(size)}")
+            raise ValueError(f"objects of {times(own)} do not fit into scenes of {times(size)}")
         self.name, self.background = named(background, channels)
 
     def describe(self) -> dict[str, Any]:
@@ -210,7 +210,3 @@ def _pixels(corner: Tensor, size: Sequence[int], whole: Sequence[int]) -> Tensor
         along = (corner[:, axis, None] + torch.arange(length)) % n
         found = (found[:, :, None] * n + along[:, None, :]).flatten(1)
     return found[:, None]
-
-
-def _times(size: Sequence[int]) -> str:
-    return "x".join(map(str, size))

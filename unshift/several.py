@@ -15,7 +15,7 @@ from torch import Tensor
 
 from unshift.coordinates import ravel, unravel
 from unshift.exact import choose, confidence
-from unshift.shifts import compose, undo
+from unshift.shifts import compose, times, undo
 
 __all__ = ["Found", "runners_up"]
 
@@ -58,7 +58,7 @@ def runners_up(
         scores = scores.masked_fill(_near(at, apart, size)[:, None], TAKEN)
         if len(scores) and bool((scores.flatten(1).amax(1) == TAKEN).any()):
             raise ValueError(
-                f"there is no room for {count + 1} positions {_times(apart)} apart among {_times(size)}: "
+                f"there is no room for {count + 1} positions {times(apart)} apart among {times(size)}: "
                 f"{found + 1} were found; ask for fewer with top"
             )
         index, tied = choose(scores, lambda: undo(looks()[:, 0], frame)[:, None])
@@ -74,7 +74,3 @@ def _near(at: Tensor, apart: Sequence[int], size: Sequence[int]) -> Tensor:
         along = torch.minimum(way, n - way) < distance
         near = near & along.view(len(at), *[n if a == axis else 1 for a in range(len(size))])
     return near
-
-
-def _times(size: Sequence[int]) -> str:
-    return "x".join(map(str, size))

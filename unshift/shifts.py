@@ -16,18 +16,28 @@ gather: no interpolation, no arithmetic on pixels, hence exact for every dtype.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["add_margin", "apply", "check_images", "compose", "take", "undo"]
+__all__ = ["add_margin", "apply", "check_images", "compose", "take", "times", "undo"]
 
 
 LARGE = 2**15
 """Numbers of an image from which on rolling it is quicker than picking its pixels: ``benchmarks/run.py moves``."""
 
 _NO_GATHER = {torch.uint16, torch.uint32, torch.uint64}
+
+
+def times(size: Sequence[int]) -> str:
+    """Return a size as messages tell it.
+
+    >>> times((32, 48))
+    '32x48'
+    """
+    return "x".join(map(str, size))
 
 
 def take(flat: Tensor, source: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from unshift.estimator import as_float
+from unshift.shifts import times
 
 __all__ = ["KINDS", "background", "unlike"]
 
@@ -58,7 +59,7 @@ def unlike(
         hint = "the seam" if lines else "objects as large as they were there"
         yield (
             "size",
-            f"it was trained on images of {_times(size)}, and these are {_times(images.shape[2:])}: "
+            f"it was trained on images of {times(size)}, and these are {times(images.shape[2:])}: "
             f"it looks for {hint}; scale the images, or fit a restorer at their size",
         )
     if images.dtype not in (torch.uint8, torch.bool) and images.numel():
@@ -84,7 +85,3 @@ def _apart(size: Sequence[int], trained: Sequence[int]) -> float:
     if len(size) != len(trained):
         return 1.0
     return max(max(a / b, b / a) for a, b in zip(size, trained, strict=True))
-
-
-def _times(size: Sequence[int]) -> str:
-    return "x".join(map(str, size))

@@ -121,8 +121,8 @@ class Examples:
 
     @property
     def size(self) -> list[int]:
-        """The size of the images; empty where they are of many, or scenes, which may be."""
-        return [] if self.ragged or self.scenes is not None else list(self.shape[1:])
+        """The size of the images, or of scenes made of them; empty where they are of many."""
+        return [] if self.ragged else list(self.shape[1:])
 
     def describe(self) -> dict[str, Any]:
         """Return what is to be undone, and what the images are, as plain data."""

@@ -246,7 +246,10 @@ class Undoing(nn.Module):
             return
         top = scorer.largest / float(scorer.pixel_scale_bits.cpu().view(torch.float64))
         canvas = first.coordinates.canvas(images[:1]).shape[3:]
-        for kind, words in unlike(images, self.trained_on, canvas, top, bool(len(scorer.lines))):
+        known = dict(self.trained_on)
+        if first.coordinates.window is not None:
+            known.pop("size", None)  # objects are as large in scenes of any size
+        for kind, words in unlike(images, known, canvas, top, bool(len(scorer.lines))):
             if kind not in self._warned:
                 self._warned.add(kind)
                 warnings.warn(f"this restorer may be wrong on these images: {words}", stacklevel=5)

@@ -46,7 +46,7 @@ def browser():
 
 @pytest.fixture(scope="session")
 def folder(runtime_files, browser, tmp_path_factory) -> Path:
-    """The static folder, with digits and shifts alone: the rest takes minutes to export, and is in the slow tests."""
+    """The static folder, with digits, shifts and scenes: the rest takes minutes to export, and is in the slow tests."""
     pytest.importorskip("onnxscript")
     return write_site(runtime_files, [replace(MNIST, rotation=None, pose=None)], tmp_path_factory, "site")
 
@@ -72,7 +72,9 @@ def full_address(full_folder):
 def pose_address(runtime_files, browser, tmp_path_factory):
     """The page with shifts, and with shifts and rotations at once."""
     pytest.importorskip("onnxscript")
-    with served(write_site(runtime_files, [replace(MNIST, rotation=None)], tmp_path_factory, "pose-site")) as found:
+    with served(
+        write_site(runtime_files, [replace(MNIST, rotation=None, scene=None)], tmp_path_factory, "pose-site")
+    ) as found:
         yield found
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from unshift.coordinates.protocol import Coordinates, Pose, Posed
 from unshift.estimator import ShiftEstimator
-from unshift.shifts import add_margin, apply, check_images, undo
+from unshift.shifts import add_margin, apply, check_images, times, undo
 
 __all__ = ["KIND", "Canvas", "all_shifts", "circular_distance", "draw_shifts", "ravel", "unravel"]
 
@@ -62,10 +62,6 @@ def circular_distance(shift: Tensor, size: tuple[int, ...]) -> Tensor:
     return torch.minimum(short, whole - short).amax(1).to(torch.float64)
 
 
-def _times(size: Sequence[int]) -> str:
-    return "x".join(map(str, size))
-
-
 class Canvas(nn.Module, Coordinates):
     """Cartesian coordinates: the image as it is, all of whose axes go round.
 
@@ -99,7 +95,7 @@ class Canvas(nn.Module, Coordinates):
             )
         self.pad, self.value = pad, value
         self.window = None if window is None else tuple(window)
-        self.undoes = f"circular shifts{'' if window is None else f' of scenes, a window of {_times(window)}'}, exactly"
+        self.undoes = f"circular shifts{'' if window is None else f' of scenes, a window of {times(window)}'}, exactly"
 
     def describe(self) -> dict[str, Any]:
         described: dict[str, Any] = {"kind": "canvas", "pad": self.pad, "value": self.value}
@@ -120,8 +116,8 @@ class Canvas(nn.Module, Coordinates):
             return
         if len(size) != len(self.window) or any(n < w for n, w in zip(size, self.window, strict=True)):
             raise ValueError(
-                f"a window of {_times(self.window)} is cut out of a scene at least as large, "
-                f"and these images are {_times(size)}"
+                f"a window of {times(self.window)} is cut out of a scene at least as large, "
+                f"and these images are {times(size)}"
             )
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
@@ -161,7 +157,7 @@ class Canvas(nn.Module, Coordinates):
             return images
         self._check_scene(whole)
         if found != self.window:
-            raise ValueError(f"what goes back is a window of {_times(self.window)}, or a scene; got {_times(found)}")
+            raise ValueError(f"what goes back is a window of {times(self.window)}, or a scene; got {times(found)}")
         room = [side for n, w in zip(reversed(whole), reversed(found), strict=True) for side in (0, n - w)]
         return F.pad(images, room, value=self.value)
 

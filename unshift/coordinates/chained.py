@@ -42,6 +42,7 @@ class Chained(nn.Module):
         self.unit = " and ".join(stage.unit for stage in stages)
         self.step = " and ".join(stage.step for stage in stages)
         self.undoes = ", and ".join(stage.undoes for stage in stages)
+        self.window = next((stage.window for stage in reversed(stages) if stage.window), None)
         self.names: tuple[str, ...] = sum((stage.names for stage in stages), ())  # at most one stage reads turns
 
     def describe(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import logging
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,16 @@ __all__ = ["export_module", "put", "put_classifier", "put_restorer"]
 Progress = Callable[[str], None]
 
 
-def put_restorer(folder: Path, name: str, progress: Progress) -> str:
-    """Write the shipped restorer ``name`` with its scores into ``folder``/models; return its place in ``folder``."""
-    return put(folder, name, lambda path: unshift.export(name, path, scores=True), progress)
+def put_restorer(folder: Path, name: str, progress: Progress, size: Sequence[int] | None = None) -> str:
+    """Write the shipped restorer ``name`` with its scores into ``folder``/models; return its place in ``folder``.
+
+    Args:
+        folder: The page's.
+        name: Of the restorer.
+        progress: Is told before an export.
+        size: Of the images, where the restorer takes any.
+    """
+    return put(folder, name, lambda path: unshift.export(name, path, scores=True, size=size), progress)
 
 
 def put_classifier(folder: Path, name: str, classifier: nn.Module, example: Tensor, progress: Progress) -> str:

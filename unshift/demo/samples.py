@@ -36,6 +36,8 @@ class Choice:
     """the restorer of rotations, on images of its own size"""
     pose: str | None = None
     """the restorer of shifts and rotations at once, on images as ``restorer`` takes them"""
+    scene: str | None = None
+    """the restorer of scenes, out of which it cuts images as ``restorer`` takes them"""
     drawn: bool = False
     """whether a visitor can draw one"""
     light_on_dark: bool = False
@@ -51,6 +53,7 @@ CHOICES = (
         "lenet5-mnist",
         rotation="mnist-rotation",
         pose="mnist-pose",
+        scene="mnist-scene",
         drawn=True,
         light_on_dark=True,
     ),
@@ -58,7 +61,7 @@ CHOICES = (
     Choice("cifar10", "Photos", "photo", "cifar10-seam", "resnet20-cifar10-plain"),
 )
 """What the page can offer; it does offer those whose classifier is shipped and whose pictures are there; of
-``rotation`` and ``pose``, those that are shipped."""
+``rotation``, ``pose`` and ``scene``, those that are shipped."""
 
 
 def samples(entry: Choice) -> Tensor | None:

@@ -155,7 +155,24 @@ def _entry(entry: Choice, folder: Path, progress: Callable[[str], None]) -> dict
             "origin": list(divmod(int(still), size[1])),  # where in the map of scores no shift stands
             "models": {**models, "restorer": put_restorer(folder, entry.pose, progress)},
         }
+    if entry.scene in pretrained():
+        found["scene"] = _scene(entry.scene, folder, size, models, progress)
     return found
+
+
+def _scene(
+    name: str, folder: Path, window: list[int], models: dict[str, Any], progress: Callable[[str], None]
+) -> dict[str, Any]:
+    """Write the restorer that finds images of size ``window`` in scenes; return what the page must know of it."""
+    assert unshift.load(name).coordinates.window == tuple(window)
+    size = [2 * n for n in window]
+    return {
+        "restorer": name,
+        "size": size,
+        "window": window,
+        "start": [n // 4 for n in window],
+        "models": {**models, "restorer": put_restorer(folder, name, progress, size)},
+    }
 
 
 def _floats(path: Path, images: Tensor) -> None:

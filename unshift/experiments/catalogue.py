@@ -18,6 +18,7 @@ MODULES = [
     "volumes",
     "rotation",
     "poses",
+    "scenes",
     "seam",
     "imagenet",
     "rivals",

@@ -461,7 +461,7 @@ async function loadManifest() {
   }
   if (!read.entries.length) throw new Error("this page was written without any classifier");
   manifest = read;
-  connectTabs(Boolean(read.genomes));
+  connectTabs([...(read.entries.some((entry) => entry.scene) ? ["scenes"] : []), ...(read.genomes ? ["genomes"] : [])]);
   $("modes").querySelector("[data-mode=pose]").hidden = !read.entries.some((entry) => entry.pose);
   $("datasets").replaceChildren(...read.entries.map((entry) => {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: entry.title });

@@ -8,7 +8,8 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 const wrap = (shift) => shift.map((value, axis) => signed(value, state.entry.size[axis]));
 const round = (angle) => { const turned = mod(Math.round(angle) + 180, 360) - 180; return turned === -180 ? 180 : turned; };
 const tab = () => document.documentElement.dataset.tab;
-let gliding = 0, pen = null, newest = null, genomes = null;
+let gliding = 0, pen = null, newest = null;
+const opened = new Map(); // the tabs that were loaded, by name
 
 function move(shift, event) {
   const next = wrap(shift);
@@ -175,8 +176,8 @@ function connectFiles() {
   document.addEventListener("drop", (event) => {
     event.preventDefault();
     const file = event.dataTransfer?.files[0];
-    if (tab() === "genomes") genomes?.then(({ drop }) => drop(file));
-    else take(file);
+    if (tab() === "genomes") opened.get("genomes")?.then(({ drop }) => drop(file));
+    else if (tab() === "images") take(file);
   });
 }
 
@@ -205,26 +206,29 @@ function connectMaps() {
   }
 }
 
-/** Open a tab. What is behind that of genomes is loaded when it is opened first. */
+/** Open a tab. What is behind that of scenes or genomes is loaded when it is opened first. */
 async function openTab(name) {
   document.documentElement.dataset.tab = name;
   for (const button of $("tabs").children) button.setAttribute("aria-pressed", button.dataset.tab === name);
-  history.replaceState(null, "", name === "genomes" ? "#genomes" : location.pathname + location.search);
-  if (name !== "genomes" || genomes) return;
+  history.replaceState(null, "", name === "images" ? location.pathname + location.search : `#${name}`);
+  if (name === "images" || opened.has(name)) return;
   try {
-    genomes = import("./genomes.js");
-    (await genomes).open();
+    opened.set(name, import(`./${name}.js`));
+    await (await opened.get(name)).open();
   } catch (error) {
-    genomes = null; // to be tried again
-    $("fasta-note").textContent = `A part of this page could not be loaded (${error.message}).`;
+    opened.delete(name); // to be tried again
+    $({ scenes: "scene-words", genomes: "fasta-note" }[name]).textContent = `A part of this page could not be loaded (${error.message}).`;
   }
 }
 
-/** Show the tabs, if the page has more than one. */
-export function connectTabs(several) {
-  $("tabs").classList.toggle("there", several);
-  for (const button of $("tabs").children) button.onclick = () => openTab(button.dataset.tab);
-  if (several && location.hash === "#genomes") openTab("genomes");
+/** Show these tabs beside that of images, if there are any. */
+export function connectTabs(others) {
+  $("tabs").classList.toggle("there", others.length > 0);
+  for (const button of $("tabs").children) {
+    button.hidden = button.dataset.tab !== "images" && !others.includes(button.dataset.tab);
+    button.onclick = () => openTab(button.dataset.tab);
+  }
+  if (others.includes(location.hash.slice(1))) openTab(location.hash.slice(1));
 }
 
 export function connect() {

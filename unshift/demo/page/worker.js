@@ -40,10 +40,13 @@ const outputs = async (url, images) => {
   return made.run({ [made.inputNames[0]]: images });
 };
 
-/** Classify images as they are, restore them, and classify them again: the same classifier, never told which. */
-async function run({ models, data, dims }) {
-  const images = new ort.Tensor("float32", data, dims);
-  const alone = await outputs(models.classifier, images), found = await outputs(models.restorer, images);
+/**
+ * Classify images as they are, restore them, and classify them again: the same classifier, never told which. Of scenes
+ * `alone` is what the classifier sees without the restorer: it takes no image so large.
+ */
+async function run({ models, data, dims, alone: small }) {
+  const images = new ort.Tensor("float32", data, dims), shown = small ? new ort.Tensor("float32", small.data, small.dims) : images;
+  const alone = await outputs(models.classifier, shown), found = await outputs(models.restorer, images);
   const restored = await outputs(models.classifier, found.restored);
   return {
     alone: alone.logits.data,
