@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import unshift
+from unshift.coordinates import Pose
 from unshift.data import dataset, prepare, resize, to_float
 from unshift.evaluation import accuracy, predict
 from unshift.experiments import plots
@@ -103,7 +104,7 @@ def _accuracies(case: DigitsInScenes, size: tuple[int, int], pieces: int) -> dic
             some = slice(at, at + 500)
             scenes, place = scenes_of(digits[some], size, pieces, seed * 100_003 + at)
             estimate = case.restorer.estimate(scenes)
-            off = case.restorer.coordinates.distance(estimate._replace(shift=estimate.shift - place), size)
+            off = case.restorer.coordinates.distance(Pose(estimate.shift - place), size)
             windows = {
                 "bare": resize(scenes, (32, 32)),
                 "true": cut(scenes, place, (32, 32)),
