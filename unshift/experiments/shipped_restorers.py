@@ -227,9 +227,10 @@ def _test_parts(recipe: dict[str, Any], restorer: unshift.Restorer | unshift.Cha
     """Return the test images or, for a restorer of scenes, scenes of them like those it was trained on."""
     parts = (prepare(part, recipe["preparation"]) for part in batches(_images(recipe, "test"), 500))
     told, generator = restorer.metadata.get("scenes"), torch.Generator().manual_seed(1)
-    for part in parts:
-        arguments = told and (told["size"], restorer.coordinates.window, part.shape[1:])
-        yield Scenes(*arguments, told["background"], told["plain"])(part, generator) if told else part
+    if told is None:
+        return parts
+    window, ground = restorer.coordinates.window, (told["background"], told["plain"])
+    return (Scenes(told["size"], window, part.shape[1:], *ground)(part, generator) for part in parts)
 
 
 def _rates(restorer: unshift.Restorer | unshift.Chain, parts: Iterable[Tensor]) -> dict[str, Any]:
