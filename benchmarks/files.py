@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image
-from timing import ROOT, Rows, take_turns
+from timing import ROOT, Rows, Step, take_turns
 
 import unshift
 from unshift.cli.allocator import keep_freed_memory
@@ -27,9 +27,10 @@ SIZE = (375, 500)
 
 
 def files(quick: bool) -> Rows:
-    """JPEGs of 500x375, restored by `photos` at their own size, beside decoding and encoding them alone.
+    """JPEGs of 500x375, restored at their own size by `photos` and by a lean `seam` (untrained; 8 filters of 2x2), beside
+    decoding and encoding them alone.
 
-    Both with memory kept for reuse, as the command line keeps it (``unshift.cli.allocator``).
+    All with memory kept for reuse, as the command line keeps it (``unshift.cli.allocator``).
     """
     count, different, repeats = (60, 20, 3) if quick else (1000, 100, 5)
     arguments = [str(number) for number in (count, different, repeats, torch.get_num_threads())]
@@ -38,6 +39,13 @@ def files(quick: bool) -> Rows:
     assert done.returncode == 0, done.stderr
     rows: Rows = json.loads(done.stdout)
     return rows
+
+
+def lean() -> unshift.Restorer:
+    torch.manual_seed(0)
+    lines = {"line_channels": [32, 32, 1], "line_kernel_size": [9, 9]}
+    net = unshift.ShiftEstimator(3, channels=[8], kernel_size=[2, 2], bias=True, activation="abs", **lines)
+    return unshift.Restorer(unshift.quantise(net, torch.rand(4, 3, 96, 96)))
 
 
 def measure(count: int, different: int, repeats: int, threads: int) -> Rows:
@@ -52,7 +60,6 @@ def measure(count: int, different: int, repeats: int, threads: int) -> Rows:
             shutil.copy(source / f"{number % different}.jpg", source / f"{number}.jpg")
         out.mkdir()
         paths = sorted(source.iterdir())
-        restoring = Restoring(unshift.load("photos"), Reader(3))
 
         def again(path: Path) -> None:
             with Image.open(path) as image:
@@ -64,11 +71,15 @@ def measure(count: int, different: int, repeats: int, threads: int) -> Rows:
                 list(pool.map(again, paths))
 
         alone = f"decode and encode, {threads} threads"
+        targets = {out / path.name: path for path in paths}
+
+        def restore(model: unshift.Restorer | unshift.Chain) -> Step:
+            return lambda: Restoring(model, Reader(3)).run(targets, lambda target: target, lambda _: None)
+
         contenders = {
             alone: in_threads,
-            f"restore, {threads} threads": lambda: restoring.run(
-                {out / path.name: path for path in paths}, lambda target: target, lambda _: None
-            ),
+            "restore by photos": restore(unshift.load("photos")),
+            "restore by a lean seam": restore(lean()),
         }
         found = take_turns(contenders, repeats)
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -19,13 +20,17 @@ SIZE = 224
 
 
 def photos(folder: Path, count: int, size: tuple[int, int] = (375, 500)) -> Path:
-    """Write ``count`` JPEGs of soft colours with some noise: to decode and to train on, they cost what photos cost."""
+    """Write ``count`` JPEGs, crops of soft colours with some noise: decoding and training cost as for photos."""
     folder.mkdir()
     chance = torch.Generator().manual_seed(0)
+    large = [3 * n for n in size]
     for number in range(count):
-        soft = torch.nn.functional.interpolate(torch.rand(1, 3, 9, 12, generator=chance), size, mode="bicubic")[0]
-        pixels = (255 * (soft + 0.05 * torch.randn(3, *size, generator=chance)).clamp(0, 1)).byte()
-        Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(folder / f"{number:06}.jpg", quality=90)
+        if number % 50 == 0:
+            soft = torch.nn.functional.interpolate(torch.rand(1, 3, 27, 36, generator=chance), large, mode="bicubic")[0]
+            pixels = (255 * (soft + 0.05 * torch.randn(3, *large, generator=chance)).clamp(0, 1)).byte()
+        top, left = (int(torch.randint(2 * n, (1,), generator=chance)) for n in size)
+        crop = pixels[:, top : top + size[0], left : left + size[1]]
+        Image.fromarray(crop.permute(1, 2, 0).contiguous().numpy()).save(folder / f"{number:06}.jpg", quality=90)
     return folder
 
 
@@ -60,7 +65,7 @@ def reading(quick: bool) -> Rows:
     """Photos a second in ``unshift fit --preset seam --size 224 --crop``, from a folder of JPEGs of 500x375."""
     rows = []
     with tempfile.TemporaryDirectory() as place:
-        folder = photos(Path(place) / "photos", 200 if quick else 2000)
+        folder = photos(Path(place) / "photos", 200 if quick else 1000)
         for workers in (0, 1, 2):
             found = fit(
                 folder, "--epochs", 3, "--workers", workers, "--validation", 20, threads=torch.get_num_threads()
@@ -83,8 +88,7 @@ def memory(quick: bool) -> Rows:
 
 def processes(quick: bool) -> Rows:
     """One process of one thread, and two of them by ``torchrun``: the same global batch of 32 photos of 224x224."""
-    with tempfile.TemporaryDirectory() as place:
-        rates = _rates(photos(Path(place) / "photos", 200 if quick else 1000))
+    rates = _rates(quick)
     return [
         {"processes": count, "photos a second": f"{rate:.0f}", "efficiency": f"{rate / (count * rates[1]):.2f}"}
         for count, rate in rates.items()
@@ -94,8 +98,7 @@ def processes(quick: bool) -> Rows:
 def imagenet(quick: bool) -> Rows:
     """An epoch over ImageNet's 1,281,167 photos at 224x224. Measured: photos a second of one process and of two, one
     thread each. Extrapolated: all hours, by the efficiency of two, for each doubling."""
-    with tempfile.TemporaryDirectory() as place:
-        rates = _rates(photos(Path(place) / "photos", 200 if quick else 1000))
+    rates = _rates(quick)
     doubling = min(1.0, rates[2] / (2 * rates[1]))
     hours = {count: 1_281_167 / (rates[1] * count * doubling ** math.log2(count)) / 3600 for count in (1, 2, 8, 64)}
     return [
@@ -108,7 +111,10 @@ def imagenet(quick: bool) -> Rows:
     ]
 
 
-def _rates(folder: Path) -> dict[int, float]:
+@functools.cache
+def _rates(quick: bool) -> dict[int, float]:
     """Photos a second of one process and of two, of one thread each, that decode what they train on."""
     options = ("--epochs", 3, "--batch-size", 32, "--workers", 0, "--validation", 20)
-    return {count: fit(folder, *options, processes=count, threads=1)["rate"] for count in (1, 2)}
+    with tempfile.TemporaryDirectory() as place:
+        folder = photos(Path(place) / "photos", 200 if quick else 1000)
+        return {count: fit(folder, *options, processes=count, threads=1)["rate"] for count in (1, 2)}

@@ -27,7 +27,6 @@ from torch.utils.data import Dataset
 import unshift
 from unshift.data import root
 from unshift.evaluation import restoration_rates
-from unshift.recipes import RECIPES
 
 __all__ = ["Crops", "crops_of", "fetch", "photographs"]
 
@@ -83,16 +82,6 @@ PHOTOGRAPHS = (
     "sunset_by_Aitzol_Berasategi",
 )
 """The photographs among them, by the name of the file, or of the folder that a Plasma wallpaper has for itself."""
-NETWORK: dict[str, Any] = {
-    "channels": [8],
-    "kernel_size": [2, 2],
-    "bias": True,
-    "activation": "abs",
-    "line_channels": [32, 32, 1],
-    "line_kernel_size": [9, 9],
-}
-"""A lean ``seam``. Trained on 22 of the training photographs, of crops of the other 7 it found 96.4% at 96x96 and 100%
-at 224x224 (n = 140 each); 8 filters of 3x3 found 93.6% and 99.3%."""
 EVERY = 4
 """One photograph in so many is a test photograph."""
 SIZES = ((96, 96), (128, 128), (160, 160), (224, 224), (320, 320), (375, 500), (512, 512), (768, 768), (1024, 1024))
@@ -203,23 +192,23 @@ def crops_of(paths: list[Path], size: tuple[int, int], count: int, seed: int = 0
     return torch.stack([_as_tensor(cut(photos[i % len(photos)], size, chance)) for i in range(count)])
 
 
-def train(out: Path, *, count: int, workers: int, **options: Any) -> unshift.Restorer:
+def train(out: Path, *, count: int, epochs: int, workers: int, **options: Any) -> unshift.Restorer:
     """Train ``photos`` on crops of the training photographs, and save it; goes on after a kill."""
     paths = list(photographs("train").values())
-    torch.manual_seed(0)
-    net = unshift.ShiftEstimator(3, **NETWORK)
     restorer = unshift.fit(
         Crops(paths, count),
-        net,
+        "seam",
+        epochs=epochs,
+        patience=epochs,
         augment=["windows"],
         workers=workers,
         checkpoint=Path(f"{out}.checkpoint"),
         resume=True,
         data_name="wallpapers",
-        **{**RECIPES["seam"], "patience": options["epochs"], **options},
+        **options,
     )
     restorer.trained_on["preparation"] = {}
-    restorer.metadata |= {"preset": "seam", "network": NETWORK, "photographs": len(paths)}
+    restorer.metadata["photographs"] = len(paths)
     restorer.save(out)
     return restorer
 
