@@ -27,8 +27,8 @@ SIZE = (375, 500)
 
 
 def files(quick: bool) -> Rows:
-    """JPEGs of 500x375, restored at their own size by `photos` and by a lean `seam` (untrained; 8 filters of 2x2), beside
-    decoding and encoding them alone.
+    """JPEGs of 500x375, restored at their own size by `photos` and by a lean `seam` (untrained, 8 filters of 2x2), and
+    beside that only decoded and encoded.
 
     All with memory kept for reuse, as the command line keeps it (``unshift.cli.allocator``).
     """

@@ -323,7 +323,9 @@ def test_fit_skips_what_cannot_be_read_and_names_it(made):
     for path in (made / "photos").iterdir():
         Path("in", path.name).write_bytes(path.read_bytes())
     Path("in/broken.png").write_text("hello")
-    assert "in/broken.png cannot be read as an image (" in bad("fit", "in", "--out", "x.safetensors", *QUICK)
+    message = bad("fit", "in", "--out", "x.safetensors", *QUICK)
+    assert "in/broken.png cannot be read as an image (" in message
+    assert "--skip-unreadable passes over such files" in message
     text = good("fit", "in", "--out", "x.safetensors", "--skip-unreadable", *QUICK).stdout
     assert "skipped 1 files: in/broken.png cannot be read as an image (" in text
     assert unshift.load("x.safetensors").metadata["train_images"] == 18

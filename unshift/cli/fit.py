@@ -240,9 +240,13 @@ def _coordinates(
 
 @contextlib.contextmanager
 def _told_of(state: Path) -> Iterator[None]:
-    """Say after Ctrl-C where the state is, if it is."""
+    """Say after Ctrl-C where the state is, if it is, and of a broken file how to do without."""
+    from unshift.data.reading import UnreadableImage
+
     try:
         yield
+    except UnreadableImage as error:
+        raise ValueError(f"{error}; --skip-unreadable passes over such files") from error
     except KeyboardInterrupt:
         kept = f"the state is in {state}: the same command with --resume goes on"
         print(f"\n{kept if state.exists() else 'stopped before there was a state to keep'}", file=sys.stderr)

@@ -29,10 +29,14 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 from unshift.data.batches import Batch, fingerprint, image_of, runs
 from unshift.data.seeded import SeededItems, SeededStream, Unbatched, left_alone
 
-__all__ = ["Items", "Memory", "Reader", "Stream", "open_reader"]
+__all__ = ["Items", "Memory", "Reader", "Stream", "UnreadableImage", "open_reader"]
 
 WINDOW = 1024
 """Images of a stream among which the order is shuffled."""
+
+
+class UnreadableImage(ValueError):
+    """An image that cannot be read, where none may be left out."""
 
 
 class Reader(Protocol):
@@ -174,7 +178,7 @@ class Items:
         )
         for batch, broken in left_alone(loader):
             if broken and unreadable is None:
-                raise ValueError(next(iter(broken.values())))
+                raise UnreadableImage(next(iter(broken.values())))
             if unreadable is not None:
                 unreadable.update(broken)
             yield batch
