@@ -48,12 +48,13 @@ def peak_memory(preset: str, count: int, shape: tuple[int, ...], output: bool = 
     """Return the peak in MB above the input of estimating ``count`` images in one call.
 
     With ``output``: of restoring them, above the input and the output. Linux alone tells: the kernel's own peak is set
-    back first, so that what came before does not hide it.
+    back first, and what was freed is given back, so that nothing that came before hides it.
     """
     code = (
-        'import gc, math, sys, torch; sys.path.insert(0, "benchmarks"); from timing import made, resident;'
+        'import ctypes, gc, math, sys, torch; sys.path.insert(0, "benchmarks"); from timing import made, resident;'
         f"torch.set_num_threads({torch.get_num_threads()}); r = made({preset!r}, {shape[0]}, {shape[1:]!r});"
-        f"x = torch.rand({count}, *{shape!r}); gc.collect(); open('/proc/self/clear_refs', 'w').write('5');"
+        f"x = torch.rand({count}, *{shape!r}); gc.collect(); ctypes.CDLL(None).malloc_trim(0);"
+        "open('/proc/self/clear_refs', 'w').write('5');"
         f"a = resident('VmRSS'); y = {'r(x)' if output else 'r.estimate(x)'};"
         f"print(resident('VmHWM') - a - {'x.numel() * 4' if output else '0'})"
     )

@@ -309,7 +309,11 @@ def test_a_strict_environment_is_plain(monkeypatch):
     assert not float32_is_plain(torch.device("cuda"))
 
 
-@pytest.mark.parametrize(("size", "kernel"), [((9, 13), (3, 3)), ((9,), (4,)), ((5, 6, 7), (2, 2, 2))], ids=str)
+@pytest.mark.parametrize(
+    ("size", "kernel"),
+    [((9, 13), (3, 3)), ((9, 16), (3, 3)), ((9,), (4,)), ((32,), (4,)), ((5, 6, 7), (2, 2, 2))],
+    ids=str,
+)
 def test_a_convolution_that_rounds_is_caught_by_the_trial(size, kernel, monkeypatch):
     weight = torch.randint(-999, 1000, (3, 2, *kernel))
     task = Task((3, 2, *kernel), size, float(1023 * weight.abs().flatten(1).sum(1).max()))
@@ -319,10 +323,10 @@ def test_a_convolution_that_rounds_is_caught_by_the_trial(size, kernel, monkeypa
     name = f"conv{max(2, len(size))}d"  # lines go through two axes, one of them of length 1
     plain = getattr(F, name)
 
-    def rounding(images, weight, bias):
+    def rounding(images, weight, bias, *stride):
         if images.dtype == torch.float32:
             images, weight = images.bfloat16().float(), weight.bfloat16().float()
-        return plain(images, weight, bias)
+        return plain(images, weight, bias, *stride)
 
     monkeypatch.setattr(F, name, rounding)
     assert isinstance(prepare(weight, task, plain=True), Direct64)

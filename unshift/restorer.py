@@ -28,6 +28,9 @@ BLOCK = 2**17
 LINE_BLOCK = 2**21
 """The same of a net of lines, which makes no map of them: enough that a call's own cost does not count."""
 
+NOT_ASKED = torch.empty(0, dtype=torch.float64)
+"""The confidences of an estimate that is only to be undone."""
+
 
 class Restorer(Undoing):
     """Undo the pose of images before anything else sees them, exactly.
@@ -58,13 +61,13 @@ class Restorer(Undoing):
         """The restorers that work one after another: here, this one."""
         return [self]
 
-    def _estimated(self, images: Tensor, of: Tensor) -> Estimate:
+    def _estimated(self, images: Tensor, of: Tensor, sure: bool = True) -> Estimate:
         lines = getattr(self.scorer, "along", None) is not None
         block = max(1, (LINE_BLOCK if lines else BLOCK) // math.prod(images.shape[2:]))
         if is_traced() or len(images) <= block:
-            return self.read(images, of)[0]
+            return self.read(images, of, sure)[0]
         starts = range(0, len(images), block)
-        return joined([self.read(images[at : at + block], of[at : at + block])[0] for at in starts])
+        return joined([self.read(images[at : at + block], of[at : at + block], sure)[0] for at in starts])
 
     def _several(self, images: Tensor, of: Tensor, top: int) -> list[Estimate]:
         first, read = self.read(images, of)
@@ -86,18 +89,23 @@ class Restorer(Undoing):
             found.append(Estimate(pose.shift, pose.turn, pose.angle, self._probable(sure), tied))
         return found
 
-    def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor | LineScores]:
-        """Return the estimate of one block of images, unchecked, and the scores it was read off."""
+    def read(self, images: Tensor, of: Tensor, sure: bool = True) -> tuple[Estimate, Tensor | LineScores]:
+        """Return the estimate of one block of images, unchecked, and the scores it was read off.
+
+        Without ``sure`` the confidences are left out: an empty tensor.
+        """
         canvas = self.coordinates.canvas(images)
         along = getattr(self.scorer, "along", None)  # a net of lines: of one copy, its map need not be made
         scores = self.scores(canvas) if along is None or canvas.shape[1] > 1 else LineScores(along(canvas[:, 0]))
         settle: Callable[..., Tensor] = lambda *found: self.coordinates.settle(of, scores, *found)  # noqa: E731
         index, tied = choose(scores, lambda: self.coordinates.looks(of), settle)
         pose = self.coordinates.pose(index, scores, tuple(images.shape[2:]))
-        sure = self._probable(confidence(scores, getattr(self.scorer, "score_unit", 1.0)))
+        if not sure:
+            return Estimate(pose.shift, pose.turn, pose.angle, NOT_ASKED, tied), scores
+        probable = self._probable(confidence(scores, getattr(self.scorer, "score_unit", 1.0)))
         if is_traced():  # a graph cannot refuse an image that is not finite
-            sure = torch.where(images.isfinite().flatten(1).all(1), sure, math.nan)
-        return Estimate(pose.shift, pose.turn, pose.angle, sure, tied), scores
+            probable = torch.where(images.isfinite().flatten(1).all(1), probable, math.nan)
+        return Estimate(pose.shift, pose.turn, pose.angle, probable, tied), scores
 
     def _probable(self, sure: Tensor) -> Tensor:
         return sure if self.curve is None else self.curve(sure)
@@ -136,9 +144,9 @@ class Chain(Undoing):
         """The restorers that work one after another."""
         return list(self.restorers)  # type: ignore[arg-type]
 
-    def _estimated(self, images: Tensor, of: Tensor) -> Estimate:
+    def _estimated(self, images: Tensor, of: Tensor, sure: bool = True) -> Estimate:
         """See :class:`Undoing`. The confidence is the product of the stages'; one tie makes it tied."""
-        return self._staged(images, of, lambda stage, *shown: stage._estimated(*shown))
+        return self._staged(images, of, lambda stage, *shown: stage._estimated(*shown, sure))
 
     def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor | LineScores]:
         """Return the estimate of one block of images, unchecked, and the scores of the first stage."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -40,7 +40,12 @@ def background(images: Tensor) -> list[float] | None:
 
 
 def unlike(
-    images: Tensor, trained_on: Mapping[str, Any], canvas: Sequence[int], top: float, lines: bool
+    images: Tensor,
+    ends: tuple[float, float] | None,
+    trained_on: Mapping[str, Any],
+    canvas: Callable[[], Sequence[int]],
+    top: float,
+    lines: bool,
 ) -> Iterator[tuple[str, str]]:
     """Yield in what images differ from those that a restorer was trained on: a word, and a sentence.
 
@@ -48,14 +53,15 @@ def unlike(
 
     Args:
         images: ``(batch, channel, *spatial)``.
+        ends: The lowest and the highest of their pixels, where that is known.
         trained_on: What is known of the training images.
-        canvas: The size that the network sees.
+        canvas: Returns the size that the network sees.
         top: The largest absolute value that the network tells from larger ones.
         lines: Whether it is a net with lines.
     """
     size = trained_on.get("size")
     most = LINE_SIZE if lines else SIZE
-    if size and all(_apart(found, size) > most for found in (images.shape[2:], canvas)):
+    if size and _apart(images.shape[2:], size) > most and _apart(canvas(), size) > most:
         hint = "the seam" if lines else "objects as large as they were there"
         yield (
             "size",
@@ -63,7 +69,7 @@ def unlike(
             f"it looks for {hint}; scale the images, or fit a restorer at their size",
         )
     if images.dtype not in (torch.uint8, torch.bool) and images.numel():
-        low, high = (float(end) for end in as_float(images).aminmax())
+        low, high = ends or (float(end) for end in as_float(images).aminmax())
         least, largest = trained_on.get("range") or (-top, top)
         span = largest - least if "range" in trained_on else TOP * top
         if low < least - RANGE * span or high > largest + RANGE * span or 0 < high <= 1 < largest / 15:

@@ -46,15 +46,16 @@ class Estimate(NamedTuple):
     as it is. None where there is no such bound."""
 
 
-def check_finite(images: Tensor) -> None:
-    """Raise a ``ValueError`` that counts the images with NaN or infinity, if any."""
-    if images.is_floating_point():
-        wide = images if images.element_size() > 1 else images.float()  # 8-bit floats know no isfinite
-        if not wide.numel() or all(math.isfinite(float(end)) for end in wide.aminmax()):  # one pass, nothing kept
-            return
+def check_finite(images: Tensor) -> tuple[float, float] | None:
+    """Return the range of images of floats; raise a ``ValueError`` that counts those with NaN or infinity, if any."""
+    if not images.is_floating_point() or not images.numel():
+        return None
+    wide = images if images.element_size() > 1 else images.float()  # 8-bit floats know no isfinite
+    low, high = (float(end) for end in wide.aminmax())  # one pass, nothing kept
+    if not (math.isfinite(low) and math.isfinite(high)):
         bad = (~torch.isfinite(wide)).flatten(1).any(1).nonzero().flatten()
-        if len(bad):
-            raise ValueError(f"images must be finite: NaN or infinity in {len(bad)} of them, first at {int(bad[0])}")
+        raise ValueError(f"images must be finite: NaN or infinity in {len(bad)} of them, first at {int(bad[0])}")
+    return low, high
 
 
 def joined(parts: Sequence[Estimate]) -> Estimate:
@@ -175,7 +176,9 @@ class Undoing(nn.Module):
         if is_ragged(images):
             return self.undo(images, self.estimate(images))
         given = self._given(images)
-        return given.back(self.coordinates.undo(given.values, self._looked(given.seen, given.values)[0]))
+        # Nobody is told how sure it was: where nothing depends on it, it is not computed.
+        found = self._looked(given.seen, given.values, sure=self.min_confidence > 0 or is_traced())
+        return given.back(self.coordinates.undo(given.values, found[0]))
 
     def forward(self, images: Tensor) -> Tensor:
         """Restore ``images``, so that ``nn.Sequential(restorer, classifier)`` is all there is to write."""
@@ -200,8 +203,8 @@ class Undoing(nn.Module):
         return as_given(images, axes, channels, rotated="angle" in self.coordinates.reads)
 
     @torch.no_grad()
-    def _looked(self, images: Tensor, of: Tensor, top: int | None = None) -> list[Estimate]:
-        """Check images, and estimate them, ``top`` times over."""
+    def _looked(self, images: Tensor, of: Tensor, top: int | None = None, sure: bool = True) -> list[Estimate]:
+        """Check images, and estimate them, ``top`` times over; without ``sure``, confidences may be left out."""
         if not is_traced():
             refuse_recorders(images)
         check_images(images)
@@ -209,9 +212,9 @@ class Undoing(nn.Module):
             return [self.doubted(compiled_estimate(images, self._number, self.coordinates.reads, Estimate))]
         if is_traced():
             return [self.doubted(self._estimated(images, of))]
-        check_finite(images)
-        found = [self._estimated(images, of)] if top is None else self._several(images, of, top)
-        self._compare(images)  # last: what does not fit at all is refused
+        ends = check_finite(images)
+        found = [self._estimated(images, of, sure)] if top is None else self._several(images, of, top)
+        self._compare(images, ends)  # last: what does not fit at all is refused
         return [self.doubted(one) for one in found]
 
     def doubted(self, estimate: Estimate) -> Estimate:
@@ -230,26 +233,26 @@ class Undoing(nn.Module):
         assert shift is not None
         return Estimate(shift, turn, angle, estimate.confidence, estimate.tied, doubtful)
 
-    def _estimated(self, images: Tensor, of: Tensor) -> Estimate:
-        """Estimate images that were checked."""
+    def _estimated(self, images: Tensor, of: Tensor, sure: bool = True) -> Estimate:
+        """Estimate images that were checked; without ``sure``, with no confidences."""
         raise NotImplementedError
 
     def _several(self, images: Tensor, of: Tensor, top: int) -> list[Estimate]:
         """Estimate the best ``top`` positions of images that were checked."""
         raise ValueError(f"top is for one restorer of shifts, not for a chain of {len(self.stages)}")
 
-    def _compare(self, images: Tensor) -> None:
-        """Warn, once, if these images are unlike the training images."""
+    def _compare(self, images: Tensor, ends: tuple[float, float] | None) -> None:
+        """Warn, once, if these images, whose pixels lie between ``ends``, are unlike the training images."""
         first = self.stages[0]
         scorer = first.scorer
         if not isinstance(scorer, IntegerEstimator) or len(self._warned) == KINDS or not len(images):
             return
-        top = scorer.largest / float(scorer.pixel_scale_bits.cpu().view(torch.float64))
-        canvas = first.coordinates.canvas(images[:1]).shape[3:]
+        canvas: Callable[[], Sequence[int]] = lambda: first.coordinates.canvas(images[:1]).shape[3:]  # noqa: E731
+        top = scorer.largest / scorer.pixel_scale
         known = dict(self.trained_on)
         if first.coordinates.window is not None:
             known.pop("size", None)  # objects are as large in scenes of any size
-        for kind, words in unlike(images, known, canvas, top, bool(len(scorer.lines))):
+        for kind, words in unlike(images, ends, known, canvas, top, bool(len(scorer.lines))):
             if kind not in self._warned:
                 self._warned.add(kind)
                 warnings.warn(f"this restorer may be wrong on these images: {words}", stacklevel=5)

@@ -115,7 +115,7 @@ class _Calibration:
             if layer.divisor is None:
                 break
             scale = _fill(layer, floating.effective(), unit, self.sum_bits)
-            tops = [_top(layer.sums(values, self._ready(layer, values)), layer.activation) for values in inputs(at)]
+            tops = [_top(self._ready(layer, values).sums(values), layer.activation) for values in inputs(at)]
             layer.divisor.copy_(_divisor(torch.stack(tops).amax(0), self.net.largest))
             del self._made[layer]  # made when its divisor was not known
             unit = layer.divisor.cpu() / scale

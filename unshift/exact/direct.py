@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import torch
@@ -11,6 +12,9 @@ from torch.nn import functional as F
 from unshift.exact.task import FLOAT32, FLOAT64, Task
 
 __all__ = ["Direct32", "Direct64", "rows_between"]
+
+SMALL = 20480
+"""Numbers of a single image up to which PyTorch takes a matrix product, for which channels stand first."""
 
 
 def wrap(images: Tensor, axis: int, before: int, after: int) -> Tensor:
@@ -35,25 +39,43 @@ class _Direct:
     dtype: ClassVar[torch.dtype]
 
     def __init__(self, weight: Tensor, task: Task) -> None:
+        self.weight = weight.to(self.dtype)
         # Outside of graphs float32 has its channels last in memory: so does oneDNN, which else copies there and back.
         self.last = self.dtype == torch.float32 and not task.traced
-        self.line = self.last and weight.ndim == 3  # such memory is for two axes or three
-        self.weight = self._arranged(weight.to(self.dtype))
-
-    def _arranged(self, images: Tensor) -> Tensor:
-        if self.line:
-            images = images[:, :, None]
-        kind = torch.channels_last if images.ndim == 4 else torch.channels_last_3d
-        return images.contiguous(memory_format=kind) if self.last else images
+        self.groups = task.parts
+        own = zip(range(self.groups), self.weight.chunk(self.groups), strict=True)
+        weight = torch.cat([part.chunk(self.groups, 1)[at] for at, part in own])
+        self.folded = {fold: _channels_last(_folded(weight, fold)) for fold in {1, task.fold} if self.last}
 
     def __call__(self, images: Tensor, margin: bool, bias: Tensor | None = None) -> Tensor:
         """See :class:`Kernel`."""
-        images = self._arranged(images)
+        last = self.last and (len(images) > 1 or images.numel() > SMALL)
+        line = last and images.ndim == 3  # a row of an image: such memory is for two axes or three
+        images = images[:, :, None] if line else images
         for axis, taps in enumerate(self.weight.shape[2:], 2):
-            if taps > 1 and not (margin and axis == 2 + self.line):
-                images = wrap(images, axis, taps // 2, taps - 1 - taps // 2)
-        sums = (F.conv1d, F.conv2d, F.conv3d)[self.weight.ndim - 3](images, self.weight, bias)
-        return sums[:, :, 0] if self.line else sums
+            if taps > 1 and not (margin and axis == 2):
+                images = wrap(images, axis + line, taps // 2, taps - 1 - taps // 2)
+        if not last:
+            return (F.conv1d, F.conv2d, F.conv3d)[images.ndim - 3](images, self.weight, bias)
+        width = images.shape[-1] - self.weight.shape[-1] + 1
+        fold = max(fold for fold in self.folded if width % fold == 0)
+        convolve, stride = (F.conv3d, (1, 1, fold)) if images.ndim == 5 else (F.conv2d, (1, fold))
+        repeated = bias if bias is None or fold == 1 else bias.repeat(fold)
+        sums = convolve(_channels_last(images), self.folded[fold], repeated, stride, 0, 1, self.groups).movedim(1, -1)
+        sums = sums.reshape(*sums.shape[:-2], width, -1).movedim(-1, 1)  # one behind the other, as they are in memory
+        return sums[:, :, 0] if line else sums
+
+
+def _folded(weight: Tensor, fold: int) -> Tensor:
+    """Return filters that make ``fold`` neighbours along the last axis at once, each as channels of its own."""
+    weight = weight[:, :, None] if weight.ndim == 3 else weight
+    return torch.cat([F.pad(weight, (at, fold - 1 - at)) for at in range(fold)])
+
+
+def _channels_last(images: Tensor) -> Tensor:
+    """Put the channels last in memory, and show it: of one channel, PyTorch cannot tell."""
+    planes = images.movedim(1, -1)
+    return planes.reshape(-1).view(planes.shape).movedim(-1, 1)
 
 
 class Direct32(_Direct):
@@ -70,9 +92,10 @@ class Direct32(_Direct):
 
     @staticmethod
     def cost(task: Task) -> float:
-        """Few channels leave the vector units half empty."""
-        outputs, inputs = task.shape[:2]
-        return 10 + 0.03 * task.taps * max(inputs, 2) * max(outputs, 8)
+        """Vectors of products, dearer where a row has few of them, and what is written."""
+        rows = task.shape[1] // task.parts * math.prod(task.shape[2:-1])
+        few = 1 + 4 * task.fold / task.size[-1]
+        return 1 + 0.1 * task.shape[0] + 0.18 * rows * task.vectors(task.fold) * few
 
 
 class Direct64(_Direct):

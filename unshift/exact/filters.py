@@ -36,21 +36,37 @@ def unchanged(marks: Marks) -> bool:
     for buffers, name, kept, mark in marks:
         if buffers.get(name) is not kept:
             return False
-        if kept.is_inference():
-            if not torch.equal(mark, kept):
-                return False
-        elif mark != kept._version:
+        if not (mark == kept._version if isinstance(mark, int) else torch.equal(mark, kept)):
             return False
     return True
 
 
 class Ready(NamedTuple):
-    """What one layer needs at one size, computed once."""
+    """One layer at one size: its integers as floats that hold them, computed once."""
 
     kernel: Kernel
     bias: Tensor | None
     divisor: Tensor | None
+    """None: of the last layer, whose sums are the scores"""
+    activation: str
+    largest: int
+    row: Tensor | None = None
+    """the divisor for each pixel of a row: quicker for maps whose channels are last in memory"""
     cost: float = 0.0
+
+    def sums(self, images: Tensor, margin: bool = False) -> Tensor:
+        """Return the exact sums, in floats that hold them. With ``margin``, ``images`` is a strip with its margin."""
+        return self.kernel(images.to(self.kernel.dtype), margin, self.bias)
+
+    def __call__(self, images: Tensor, margin: bool = False) -> Tensor:
+        """Return the next layer's integers, or the scores as int64."""
+        sums = self.sums(images, margin)
+        if self.divisor is None:
+            return sums.to(torch.int64)
+        if self.activation == "abs":
+            sums = sums.abs_()
+        divisor = self.divisor if self.row is None or sums.is_contiguous() else self.row
+        return floor_divide(sums, divisor, self.largest, 0 if self.activation == "relu" else None)
 
 
 class IntegerFilter(nn.Module):
@@ -65,7 +81,7 @@ class IntegerFilter(nn.Module):
         self.register_buffer("weight", torch.zeros(*shape, dtype=torch.int64))
         self.register_buffer("bias", torch.zeros(shape[0], dtype=torch.int64))
         self.register_buffer("divisor", None if last else torch.ones(shape[0], dtype=torch.int64))
-        self.largest, self.activation = largest, activation
+        self.largest, self.activation, self.groups = largest, activation, 1
         self._trials: tuple[Any, set[Any]] | None = None
 
     @property
@@ -73,43 +89,53 @@ class IntegerFilter(nn.Module):
         """The largest that any sum can become."""
         return float((self.largest * self.weight.double().abs().flatten(1).sum(1) + self.bias.double().abs()).max())
 
+    @classmethod
+    def beside(cls, layers: Sequence[IntegerFilter]) -> IntegerFilter:
+        """Return one layer that does what these of one shape do, each on channels of its own."""
+        first, count = layers[0], len(layers)
+        if count == 1:
+            return first
+        outputs, inputs, *kernel = first.weight.shape
+        made = cls((count * outputs, count * inputs, *kernel), first.largest, first.activation, first.divisor is None)
+        made.to(first.weight.device).groups = count
+        for name, buffer in made.named_buffers():
+            for at, part in enumerate(buffer.chunk(count)):
+                own = part.narrow(1, at * inputs, inputs) if name == "weight" else part
+                own.copy_(layers[at].get_buffer(name))
+        return made
+
     def ready(self, size: Sequence[int], *, strips: bool = False, plain: bool, traced: bool = False) -> Ready:
         """Return the layer made ready for images of ``size``."""
-        return self._prepare(Task(tuple(self.weight.shape), tuple(size), self.worst, strips, traced), plain)
-
-    def _prepare(self, task: Task, plain: bool) -> Ready:
+        task = Task(tuple(self.weight.shape), tuple(size), self.worst, strips, traced, self.groups)
         if self._trials is None or not unchanged(self._trials[0]):
             self._trials = marked(self), set()
         kernel = prepare(self.weight, task, plain, self._trials[1])
-        shape = [-1, *[1] * len(task.size)]
-        bias = self.bias.to(kernel.dtype) if bool(self.bias.any()) else None
+        made = Ready(
+            kernel,
+            self.bias.to(kernel.dtype) if bool(self.bias.any()) else None,
+            None,
+            self.activation,
+            self.largest,
+            cost=kernel.cost(task),
+        )
+        if self.divisor is None:
+            return made
         # No sum reaches 2^24 in float32, so dividing by that or by more is the same.
         limit = FLOAT32 if kernel.dtype == torch.float32 else FLOAT64 // 2
-        divisor = None if self.divisor is None else self.divisor.clamp(max=limit).to(kernel.dtype).view(shape)
-        if divisor is not None and getattr(kernel, "last", False) and len(task.size) == 2:
-            # A whole row of divisors, in the order of the sums: else they are divided pixel by pixel.
-            divisor = divisor[None].expand(-1, -1, -1, task.size[1]).contiguous(memory_format=torch.channels_last)
-        return Ready(kernel, bias, divisor, kernel.cost(task))
+        divisor = self.divisor.clamp(max=limit).to(kernel.dtype)
+        around, width = [1] * (len(size) - 1), size[-1]
+        row = divisor.repeat(width, 1).T.reshape(-1, *around, width) if around else None
+        return made._replace(divisor=divisor.view(-1, *around, 1), row=row)
 
     def traced(self, size: Sequence[int]) -> Ready:
         """Return what a graph can be made of without preparation: a plain convolution."""
-        shape = [-1, *[1] * len(size)]
-        divisor = None if self.divisor is None else self.divisor.to(torch.float32).view(shape)
+        divisor = None if self.divisor is None else self.divisor.to(torch.float32).view(-1, *[1] * len(size))
         kernel = Direct32(self.weight, Task(tuple(self.weight.shape), tuple(size), 0.0, traced=True))
-        return Ready(kernel, self.bias.to(torch.float32), divisor)
-
-    def sums(self, images: Tensor, made: Ready, margin: bool = False) -> Tensor:
-        """Return the exact sums, in floats that hold them. With ``margin``, ``images`` is a strip with its margin."""
-        return made.kernel(images.to(made.kernel.dtype), margin, made.bias)
+        return Ready(kernel, self.bias.to(torch.float32), divisor, self.activation, self.largest)
 
     def forward(self, images: Tensor, made: Ready, margin: bool = False) -> Tensor:
         """Return the next layer's integers, or the scores as int64."""
-        sums = self.sums(images, made, margin)
-        if made.divisor is None:
-            return sums.to(torch.int64)
-        if self.activation == "abs":
-            sums = sums.abs_()
-        return floor_divide(sums, made.divisor, self.largest, 0 if self.activation == "relu" else None)
+        return made(images, margin)
 
 
 def floor_divide(sums: Tensor, divisor: Tensor, largest: int, least: int | None = None) -> Tensor:

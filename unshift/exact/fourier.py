@@ -63,7 +63,7 @@ class Fft64:
     def cost(task: Task) -> float:
         """Transforms, and a complex product a frequency."""
         outputs, inputs = task.shape[:2]
-        return 1 + 0.5 * math.log2(max(2, math.prod(task.size))) * (inputs + outputs) + inputs * outputs
+        return 1 + 0.2 * math.log2(max(2, math.prod(task.size))) * (inputs + outputs) + 0.4 * inputs * outputs
 
 
 def waves_error_bound(size: Sequence[int], inputs: int, worst: float) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -16,16 +17,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from unshift.estimator import ShiftEstimator, add_lines, check_input
+from unshift.estimator import ShiftEstimator, check_input
 from unshift.exact.direct import rows_between
 from unshift.exact.filters import IntegerFilter, Ready, floor_divide, marked, unchanged
-from unshift.exact.lines import LineRule
+from unshift.exact.lines import LineRule, LineScores, score_map
 from unshift.exact.pixels import PixelScale
 from unshift.exact.task import float32_is_plain, is_traced
 
 __all__ = ["LARGEST_SCALE", "IntegerEstimator"]
 
-BLOCK = 2**21
+BLOCK = 2**22
 """Bytes of maps to work on at a time, for each thread: what a core's cache holds. ``benchmarks/run.py blocks``."""
 
 STRIPS = 2.0
@@ -41,9 +42,11 @@ class Plan(NamedTuple):
     local: list[Ready]
     strips: list[Ready] | None
     """for strips of the image; None where strips would cost more than the whole"""
+    axes: list[Sequence[int]]
+    """those that go together: of one length, their 1-D layers work side by side"""
     lines: list[list[Ready]]
     rules: list[LineRule]
-    """for the sums along each axis"""
+    """for the sums along them"""
     room: int
     """numbers of a map that stay in one core's cache, with what the kernels make beside them"""
 
@@ -92,7 +95,7 @@ class IntegerEstimator(nn.Module):
         self.register_buffer("score_unit_bits", bits_of(1.0))
         shapes = [tuple(layer.weight.shape) for layer in self.local]  # type: ignore[arg-type]
         self._widest = max(in_and_out for shape in shapes for in_and_out in shape[:2])
-        self._margins = [[(k // 2, k - 1 - k // 2) for k in shape[2:]] for shape in shapes]
+        self._before, self._after = sum(shape[2] // 2 for shape in shapes), sum((shape[2] - 1) // 2 for shape in shapes)
         self._scalars: tuple[Any, PixelScale, float] | None = None
         self._plans: dict[Any, tuple[Any, Plan]] = {}
 
@@ -106,6 +109,11 @@ class IntegerEstimator(nn.Module):
             scale, unit = (float(bits.cpu().view(torch.float64)) for bits in buffers)
             kept = self._scalars = marked(self, recurse=False), PixelScale(scale, self.largest), unit
         return kept[1:]
+
+    @property
+    def pixel_scale(self) -> float:
+        """What pixels are multiplied by before they are rounded."""
+        return self._numbers()[0].scale
 
     @property
     def score_unit(self) -> float:
@@ -130,25 +138,26 @@ class IntegerEstimator(nn.Module):
         others = [at for at in range(2, features.ndim) if at != 2 + len(self.across) + axis]
         if not others:
             return features.to(rule.added)
-        if is_traced():
+        if is_traced() or features.is_contiguous():
             return features.sum(others, dtype=rule.added)
         # In memory the channels come last (exact.direct): sums in that order are quick.
         return features.movedim(1, -1).sum([at - 1 for at in others], dtype=rule.added).movedim(-1, 1)
 
     def means(self, sums: Tensor, rule: LineRule) -> Tensor:
         """Divide line sums so that they fit the next layer."""
-        return floor_divide(sums.to(rule.kind) * rule.times, rule.divisor, self.largest)
+        sums = sums.to(rule.kind)
+        return floor_divide(sums if rule.times == 1 else sums * rule.times, rule.divisor, self.largest)
 
     @property
     def along(self) -> Callable[[Tensor], tuple[Tensor, ...]] | None:
-        """Of a net of lines along several axes: from images to the terms ``(batch, n)`` whose sums are its scores."""
+        """Of a net of lines along several axes: from images to the terms whose sums are its scores (`LineScores`)."""
         return self._along if len(self.lines) > 1 else None
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Score every position with an int64."""
         if len(self.lines):
-            return add_lines(self._along(images))
+            return score_map(LineScores(self._along(images)))
         plan = self._checked(images)
         if plan is None:
             return torch.zeros(0, *images.shape[2:], dtype=torch.int64, device=images.device)
@@ -178,13 +187,11 @@ class IntegerEstimator(nn.Module):
     def plan(self, size: tuple[int, ...], device: torch.device) -> Plan:
         """Return what the network needs at this size, computed again only when its integers have changed."""
         if is_traced():
-            found = self._plans.get((size, "graph"))
-            local: list[Any] = list(self.local)
-            seen = [*self.across, *size]
-            inline = Plan(
-                [layer.traced(seen) for layer in local], None, self._lines(size, "traced"), self._rules(size), 0
-            )
-            return found[1] if found else inline
+            if found := self._plans.get((size, "graph")):
+                return found[1]
+            layers: list[Any] = list(self.local)
+            local = [layer.traced([*self.across, *size]) for layer in layers]
+            return Plan(local, None, *self._lines(size, "traced"), 0)
         plain = float32_is_plain(device)
         key = (size, device, plain)
         kept = self._plans.get(key)
@@ -207,74 +214,71 @@ class IntegerEstimator(nn.Module):
         strips = None
         if self.size is None and not traced:
             with contextlib.suppress(ValueError):  # no kernel that works in strips is exact for such sums
-                strips = [layer.ready(seen, strips=True, plain=plain) for layer in layers]
-            if strips and sum(made.cost for made in strips) > STRIPS * sum(made.cost for made in local):
-                strips = None  # only an FFT is cheap here
+                found = [layer.ready(seen, strips=True, plain=plain) for layer in layers]
+                dear = sum(made.cost for made in found) > STRIPS * sum(made.cost for made in local)
+                strips = None if dear else found  # only an FFT is cheap there
         room = BLOCK // max(made.kernel.bytes for made in local)
-        return Plan(local, strips, self._lines(size, "ready", plain=plain, traced=traced), self._rules(size), room)
+        return Plan(local, strips, *self._lines(size, "ready", not traced, plain=plain, traced=traced), room)
 
-    def _rules(self, size: tuple[int, ...]) -> list[LineRule]:
-        return [self.line_rule(axis, size) for axis in range(len(self.lines))]
-
-    def _lines(self, size: tuple[int, ...], how: str, **options: Any) -> list[list[Ready]]:
+    def _lines(self, size: tuple[int, ...], how: str, together: bool = False, **options: Any) -> tuple[Any, Any, Any]:
+        """Return which axes go together, their layers and their rules."""
         stacks: list[Any] = list(self.lines)
-        return [[getattr(layer, how)([size[axis]], **options) for layer in stack] for axis, stack in enumerate(stacks)]
+        groups: list[Sequence[int]] = [(axis,) for axis in range(len(stacks))]
+        rules = [self.line_rule(axis, size) for axis in range(len(stacks))]
+        alike = {(n, rule[:3], stack[0].weight.shape) for n, rule, stack in zip(size, rules, stacks, strict=False)}
+        if together and len(alike) == 1:
+            groups, stacks = [range(len(stacks))], [map(IntegerFilter.beside, zip(*stacks, strict=True))]
+            rules = [rules[0]._replace(divisor=torch.cat([rule.divisor for rule in rules]))]
+        found = zip(groups, stacks, strict=True)
+        return groups, [[getattr(it, how)([size[axes[0]]], **options) for it in stack] for axes, stack in found], rules
 
     def _blocks(self, images: Tensor, plan: Plan) -> tuple[Tensor, ...]:
         """Split a batch into parts whose maps stay in the cache."""
         if is_traced():
             return (images,)
-        room = plan.room * torch.get_num_threads()
-        parts: tuple[Tensor, ...] = images.split(max(1, room // (math.prod(images.shape[2:]) * self._widest)))
-        return parts
+        count = max(1, plan.room * torch.get_num_threads() // (math.prod(images.shape[2:]) * self._widest))
+        return (images,) if len(images) <= count else images.split(count)
 
     def _features(self, images: Tensor, plan: Plan) -> Iterable[Tensor]:
         """Run the local layers, in strips where the image is large; yield the features of each strip, from the top."""
-        size = images.shape[2:]
-        before, after = (sum(layer[0][side] for layer in self._margins) for side in (0, 1))
-        height = size[0]
+        height = rows = images.shape[2]
         if not is_traced():
-            row = math.prod(size[1:]) * self._widest * len(images)
-            height = max(2 * (before + after + 1), plan.room * torch.get_num_threads() // max(1, row))
-        if 2 * height > size[0] or plan.strips is None:
+            row = math.prod(images.shape[3:]) * self._widest * len(images)
+            height = max(2 * (self._before + self._after + 1), plan.room * torch.get_num_threads() // max(1, row))
+        if 2 * height > rows or plan.strips is None:
             features = self.pixels(images)
-            for layer, made in zip(self.local, plan.local, strict=True):
+            for layer, made in zip(self.local, plan.local, strict=True):  # a graph calls its numbers by the module
                 features = layer(features, made)
             yield features
             return
-        for start in range(0, size[0], height):
-            end = min(start + height, size[0])
-            features = self.pixels(rows_between(images, start - before, end + after))
-            for layer, made in zip(self.local, plan.strips, strict=True):
-                features = layer(features, made, margin=True)
+        for start in range(0, rows, height):
+            end = min(start + height, rows)
+            features = self.pixels(rows_between(images, start - self._before, end + self._after))
+            for made in plan.strips:
+                features = made(features, margin=True)
             yield features
 
     def _line_totals(self, images: Tensor, plan: Plan) -> list[Tensor]:
         """Return the sums of the features along each axis, ``(batch, channel, n)``: small, whatever the image."""
         found: list[list[Tensor]] = [[] for _ in range(self.axes)]
         for part in self._blocks(images, plan):
-            sums: list[Any] = [0.0] * self.axes
-            first = []
-            for features in self._features(part, plan):  # strips: sums along their axis are joined, all others added
-                for axis in range(self.axes):
-                    if axis == 0 and not self.across:
-                        first.append(self.line_sums(features, axis, plan.rules[axis]))
-                    else:
-                        sums[axis] = sums[axis] + self.line_sums(features, axis, plan.rules[axis])
-            if first:
-                sums[0] = _joined(first, 2)
-            for axis, total in enumerate(sums):
-                found[axis].append(total)
+            strips: list[list[Tensor]] = [[] for _ in range(self.axes)]
+            for features in self._features(part, plan):
+                for group, rule in zip(plan.axes, plan.rules, strict=True):
+                    for axis in group:
+                        strips[axis].append(self.line_sums(features, axis, rule))
+            for axis, sums in enumerate(strips):  # along the axis of the strips they are joined, along all others added
+                cut = axis == 0 and not self.across
+                found[axis].append(_joined(sums, 2) if cut else functools.reduce(torch.add, sums))
         return [_joined(parts, 0) for parts in found]
 
     def _line_scores(self, sums: list[Tensor], plan: Plan) -> tuple[Tensor, ...]:
         found = []
-        stacks: list[Any] = list(self.lines)
-        for axis, (total, stack) in enumerate(zip(sums, stacks, strict=True)):
-            values = self.means(total, plan.rules[axis])
-            for layer, made in zip(stack, plan.lines[axis], strict=True):
-                values = layer(values, made)
-            found.append(values[:, 0])
+        for group, rule, layers in zip(plan.axes, plan.rules, plan.lines, strict=True):
+            values = self.means(_joined([sums[axis].mT for axis in group], 2).mT, rule)  # channels last in memory
+            for layer in layers:
+                values = layer(values)
+            found.append(values)
         return tuple(found)
 
 

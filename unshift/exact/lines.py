@@ -61,21 +61,24 @@ class LineScores(NamedTuple):
     """What a net of lines says of one copy of each image."""
 
     along: tuple[Tensor, ...]
-    """int64 ``(batch, n)`` for each axis"""
+    """int64 ``(batch, n)`` for each axis, or ``(batch, axes, n)`` for those of one length together"""
 
 
 def terms(scores: Tensor | LineScores) -> tuple[Tensor, ...]:
-    """Return the terms ``(batch, n)`` of which every score has one each: of a map, that is the map alone."""
-    return scores.along if isinstance(scores, LineScores) else (scores.flatten(1),)
+    """Return the terms ``(batch, terms, n)`` of which every score has one each: of a map, that is the map alone."""
+    if isinstance(scores, LineScores):
+        return tuple(term if term.ndim == 3 else term[:, None] for term in scores.along)
+    return (scores.flatten(1)[:, None],)
 
 
 def score_map(scores: Tensor | LineScores) -> Tensor:
     """Return the scores of all positions, ``(batch, *positions)``, with the copies before them if there are several."""
     if isinstance(scores, LineScores):
-        return add_lines(scores.along)
+        return add_lines([term for group in terms(scores) for term in group.unbind(1)])
     return scores.squeeze(1) if scores.shape[1] == 1 else scores
 
 
 def best_of_all(best: tuple[Tensor, ...]) -> Tensor:
-    """Return which positions ``(batch, all)`` are best in every term, from which ``(batch, n)`` are in each."""
-    return functools.reduce(lambda one, other: torch.logical_and(one[:, :, None], other[:, None]).flatten(1), best)
+    """Return which positions ``(batch, all)`` are best in every term, from which are in each (:func:`terms`)."""
+    each = [one for group in best for one in group.unbind(1)]
+    return functools.reduce(lambda one, other: torch.logical_and(one[:, :, None], other[:, None]).flatten(1), each)

@@ -34,5 +34,4 @@ class PixelScale:
         return torch.where(pixels.isnan(), 0.0, pixels) if is_traced() else pixels  # a graph cannot refuse NaN
 
     def _scaled(self, images: Tensor) -> Tensor:
-        scaled = as_float(images) * torch.tensor(self.scale, dtype=torch.float32, device=images.device)
-        return scaled.round_().clamp_(-self.largest, self.largest)
+        return (as_float(images) * self.scale).round_().clamp_(-self.largest, self.largest)

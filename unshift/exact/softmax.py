@@ -36,24 +36,25 @@ def confidence(scores: Tensor | LineScores, score_unit: float) -> Tensor:
     Returns:
         float64 ``(batch,)`` in (0, 1].
     """
-    return functools.reduce(torch.mul, [_highest(term, score_unit) for term in terms(scores)])
+    each = [one for group in terms(scores) for one in _highest(group, score_unit).unbind(-1)]
+    return functools.reduce(torch.mul, each)
 
 
-def _highest(flat: Tensor, score_unit: float) -> Tensor:
-    """Return the softmax probability of the highest of each row ``(batch, n)``."""
-    if not flat.shape[0]:
-        return flat.new_zeros(0, dtype=torch.float64)
+def _highest(scores: Tensor, score_unit: float) -> Tensor:
+    """Return the softmax probability of the highest of each row ``(..., n)``."""
+    n = scores.shape[-1]
     step: Any = score_unit / math.log(2) * FRACTION
     if is_traced():  # a graph would round a number to float32
-        step = torch.tensor([step], dtype=torch.float64, device=flat.device)
+        step = torch.tensor([step], dtype=torch.float64, device=scores.device)
     # N terms of up to 2^40 must fit in 63 bits: large maps give up low bits of each.
-    table = _table(max(0, (flat.shape[1] - 1).bit_length() - 22)).to(flat.device)
+    table = _table(max(0, (n - 1).bit_length() - 22)).to(scores.device)
     # As floats before they are subtracted: a foreign scorer's may be more than 2^63 apart. Then one
     # multiplication and one cut, all pointwise; the last entry of the table is 0.
-    top = flat.amax(1, keepdim=True).to(torch.float64)
-    parts = (flat,) if is_traced() else flat.split(max(1, BLOCK // len(flat)), 1)
+    top = scores.amax(-1, keepdim=True).to(torch.float64)
+    whole = is_traced() or scores.numel() <= BLOCK
+    parts = (scores,) if whole else scores.split(max(1, BLOCK * n // scores.numel()), -1)
     indices = ((top - part).mul_(step).clamp_(max=DEPTH * FRACTION).to(torch.int64) for part in parts)
-    totals = [table.take(index).sum(1) for index in indices]
+    totals = [table.take(index).sum(-1) for index in indices]
     return table[0].to(torch.float64) / functools.reduce(torch.add, totals)
 
 

@@ -34,11 +34,29 @@ class Task(NamedTuple):
     """whether the first axis comes in strips that carry their own margin"""
     traced: bool = False
     """whether it is for a graph, which must be exact wherever it runs"""
+    groups: int = 1
+    """of so many parts of the outputs, each sees its own part of the inputs; all other taps are 0"""
 
     @property
     def taps(self) -> int:
         """Taps of one filter between one input and one output."""
         return math.prod(self.shape[2:])
+
+    def vectors(self, fold: int) -> float:
+        """Vectors of 16 numbers that one row of taps takes a pixel, if ``fold`` neighbours are made at once."""
+        return (self.shape[-1] + fold - 1) * math.ceil(fold * self.shape[0] / 16) / fold
+
+    @property
+    def fold(self) -> int:
+        """How many neighbours along the last axis to make at once: few channels would leave vectors half empty."""
+        width = self.size[-1]
+        fits = [fold for fold in (16, 8, 4, 2, 1) if width % fold == 0 and 4 * fold <= max(4, width)]
+        return min(fits, key=self.vectors) if self.parts == 1 else 1
+
+    @property
+    def parts(self) -> int:
+        """Into how many groups to divide a convolution: none where one alone does not fill its vectors."""
+        return self.groups if self.shape[0] // self.groups % 16 == 0 else 1
 
 
 class Kernel(Protocol):

@@ -81,11 +81,10 @@ def choose(
     if not along[0].shape[0]:
         return along[0].new_zeros(0), along[0].new_zeros(0, dtype=torch.bool)
     # A sum is highest where all its terms are, and there only.
-    best = tuple(term == term.amax(1, keepdim=True) for term in along)
-    tied = functools.reduce(torch.logical_or, [term.sum(1) > 1 for term in best])
-    index = best[0].to(torch.uint8).argmax(1)
-    for term in best[1:]:
-        index = index * term.shape[1] + term.to(torch.uint8).argmax(1)
+    best = tuple(group == group.amax(2, keepdim=True) for group in along)
+    tied = functools.reduce(torch.logical_or, [(group.sum(2) > 1).any(1) for group in best])
+    places = [(place, group.shape[2]) for group in best for place in group.to(torch.uint8).argmax(2).unbind(1)]
+    index = functools.reduce(lambda found, place: found * place[1] + place[0], places[1:], places[0][0])
     if not is_traced() and not bool(tied.any()):
         return index, tied
     everywhere = best_of_all(best)
