@@ -204,7 +204,7 @@ EXPERIMENT = Experiment(
         Case(
             "cifar10",
             "cifar10",
-            partial(_load, "cifar10", {}, 10_000, 2_000, "resnet20-cifar10-plain", {"preset": "seam", "epochs": 6}),
+            partial(_load, "cifar10", {}, 5_000, 1_000, "resnet20-cifar10-plain", {"preset": "seam", "epochs": 3}),
         ),
     ],
     measure=_measure,
