@@ -32,7 +32,7 @@ def fresh(net):
 
 def used(net):
     """The kernels that a net has been run with."""
-    plans = [plan for _, plan in net._plans.values()]
+    plans = [kept.value for kept in net._plans.values()]
     lines = [made for plan in plans for line in plan.lines for made in line]
     return {type(made.kernel) for made in [*(made for plan in plans for made in plan.local), *lines]}
 

@@ -261,7 +261,7 @@ def test_a_folder_keeps_what_earlier_runs_left_there(tmp_path):
     stored = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert {name: set(cases) for name, cases in stored.items()} == {
         "fig3": {"mnist", "fashion-mnist"},
-        "seam": {"cifar10-plain"},
+        "seam": {"cifar10-plain", "cifar10-resnet18-plain"},
     }
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert base64.b64encode(picture).decode() in page

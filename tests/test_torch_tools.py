@@ -27,6 +27,7 @@ def test_export_takes_the_module_as_it_is(preset):
     program = torch.export.export(whole, (images[:3],), dynamic_shapes=dynamic)
     for some in (images, images[:1], images[3:5]):
         assert torch.equal(program.module()(some), whole(some))
+    assert torch.equal(copy.deepcopy(whole)(images), whole(images))  # nothing of the graph is left on the module
 
 
 def test_compile_takes_any_batch_without_a_graph_break():

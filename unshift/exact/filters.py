@@ -12,33 +12,40 @@ from unshift.exact.direct import Direct32
 from unshift.exact.kernels import prepare
 from unshift.exact.task import FLOAT32, FLOAT64, Kernel, Task
 
-__all__ = ["IntegerFilter", "Ready", "floor_divide", "marked", "unchanged"]
+__all__ = ["IntegerFilter", "Kept", "Ready", "floor_divide"]
 
 
-Marks = list[tuple[dict[str, Tensor | None], str, Tensor, Any]]
+class Kept:
+    """What was computed of a module's buffers, until these change.
 
+    An object, not a tuple: of lists, tuples and dicts on a module, torch.export leaves copies behind whose tensors hold
+    nothing.
 
-def marked(module: nn.Module, recurse: bool = True) -> Marks:
-    """Remember a module's buffers: the tensors, so that no other can stand at their address, and their versions.
-
-    Tensors made in inference mode do not count the changes made to them: of these, what they hold is remembered.
+    Args:
+        module: Whose buffers are remembered: the tensors, so that no other can stand at their address, and their
+            versions. Tensors made in inference mode do not count the changes made to them: of these, what they hold.
+        value: What was computed.
+        recurse: Whether its parts' buffers are remembered, too.
     """
-    return [
-        (part._buffers, name, buffer, buffer.clone() if buffer.is_inference() else buffer._version)
-        for part in (module.modules() if recurse else [module])
-        for name, buffer in part._buffers.items()
-        if buffer is not None
-    ]
 
+    def __init__(self, module: nn.Module, value: Any, recurse: bool = True) -> None:
+        self.value = value
+        self._marks: list[tuple[dict[str, Tensor | None], str, Tensor, Any]] = [
+            (part._buffers, name, buffer, buffer.clone() if buffer.is_inference() else buffer._version)
+            for part in (module.modules() if recurse else [module])
+            for name, buffer in part._buffers.items()
+            if buffer is not None
+        ]
 
-def unchanged(marks: Marks) -> bool:
-    """Tell whether the buffers are as they were when :func:`marked`."""
-    for buffers, name, kept, mark in marks:
-        if buffers.get(name) is not kept:
-            return False
-        if not (mark == kept._version if isinstance(mark, int) else torch.equal(mark, kept)):
-            return False
-    return True
+    @property
+    def holds(self) -> bool:
+        """Whether the buffers are as they were."""
+        for buffers, name, kept, mark in self._marks:
+            if buffers.get(name) is not kept:
+                return False
+            if not (mark == kept._version if isinstance(mark, int) else torch.equal(mark, kept)):
+                return False
+        return True
 
 
 class Ready(NamedTuple):
@@ -82,7 +89,7 @@ class IntegerFilter(nn.Module):
         self.register_buffer("bias", torch.zeros(shape[0], dtype=torch.int64))
         self.register_buffer("divisor", None if last else torch.ones(shape[0], dtype=torch.int64))
         self.largest, self.activation, self.groups = largest, activation, 1
-        self._trials: tuple[Any, set[Any]] | None = None
+        self._trials: Kept | None = None
 
     @property
     def worst(self) -> float:
@@ -107,9 +114,9 @@ class IntegerFilter(nn.Module):
     def ready(self, size: Sequence[int], *, strips: bool = False, plain: bool, traced: bool = False) -> Ready:
         """Return the layer made ready for images of ``size``."""
         task = Task(tuple(self.weight.shape), tuple(size), self.worst, strips, traced, self.groups)
-        if self._trials is None or not unchanged(self._trials[0]):
-            self._trials = marked(self), set()
-        kernel = prepare(self.weight, task, plain, self._trials[1])
+        if self._trials is None or not self._trials.holds:
+            self._trials = Kept(self, set())
+        kernel = prepare(self.weight, task, plain, self._trials.value)
         made = Ready(
             kernel,
             self.bias.to(kernel.dtype) if bool(self.bias.any()) else None,

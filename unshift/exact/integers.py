@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from unshift.estimator import ShiftEstimator, check_input
 from unshift.exact.direct import rows_between
-from unshift.exact.filters import IntegerFilter, Ready, floor_divide, marked, unchanged
+from unshift.exact.filters import IntegerFilter, Kept, Ready, floor_divide
 from unshift.exact.lines import LineRule, LineScores, score_map
 from unshift.exact.pixels import PixelScale
 from unshift.exact.task import float32_is_plain, is_traced
@@ -96,19 +96,19 @@ class IntegerEstimator(nn.Module):
         shapes = [tuple(layer.weight.shape) for layer in self.local]  # type: ignore[arg-type]
         self._widest = max(in_and_out for shape in shapes for in_and_out in shape[:2])
         self._before, self._after = sum(shape[2] // 2 for shape in shapes), sum((shape[2] - 1) // 2 for shape in shapes)
-        self._scalars: tuple[Any, PixelScale, float] | None = None
-        self._plans: dict[Any, tuple[Any, Plan]] = {}
+        self._scalars: Kept | None = None
+        self._plans: dict[Any, Kept] = {}
+        self._graphs: dict[tuple[int, ...], Plan] = {}
 
     def _numbers(self) -> tuple[PixelScale, float]:
         """Return the pixel scale and the score unit, read off their buffers when these have changed."""
         kept = self._scalars
-        if kept is not None and is_traced():  # a graph being made shows no values
-            return kept[1:]
-        if kept is None or not unchanged(kept[0]):
+        if kept is None or not (is_traced() or kept.holds):  # a graph being made shows no values
             buffers = (self.pixel_scale_bits, self.score_unit_bits)
             scale, unit = (float(bits.cpu().view(torch.float64)) for bits in buffers)
-            kept = self._scalars = marked(self, recurse=False), PixelScale(scale, self.largest), unit
-        return kept[1:]
+            kept = self._scalars = Kept(self, (PixelScale(scale, self.largest), unit), recurse=False)
+        found: tuple[PixelScale, float] = kept.value
+        return found
 
     @property
     def pixel_scale(self) -> float:
@@ -187,25 +187,26 @@ class IntegerEstimator(nn.Module):
     def plan(self, size: tuple[int, ...], device: torch.device) -> Plan:
         """Return what the network needs at this size, computed again only when its integers have changed."""
         if is_traced():
-            if found := self._plans.get((size, "graph")):
-                return found[1]
+            if size in self._graphs:
+                return self._graphs[size]
             layers: list[Any] = list(self.local)
             local = [layer.traced([*self.across, *size]) for layer in layers]
             return Plan(local, None, *self._lines(size, "traced"), 0)
         plain = float32_is_plain(device)
         key = (size, device, plain)
         kept = self._plans.get(key)
-        if kept and unchanged(kept[0]):
-            return kept[1]
+        if kept and kept.holds:
+            found: Plan = kept.value
+            return found
         made = self._prepared(size, plain)
         if len(self._plans) >= 8:  # a stream of images of many sizes must not fill the memory
             self._plans.clear()
-        self._plans[key] = marked(self), made
+        self._plans[key] = Kept(self, made)
         return made
 
     def prepare_graph(self, size: tuple[int, ...]) -> None:
         """Make ready for graphs of canvases of this size: what is computed inside one becomes part of it."""
-        self._plans[size, "graph"] = [], self._prepared(size, plain=True, traced=True)
+        self._graphs[size] = self._prepared(size, plain=True, traced=True)
 
     def _prepared(self, size: tuple[int, ...], plain: bool, traced: bool = False) -> Plan:
         layers: list[Any] = list(self.local)
