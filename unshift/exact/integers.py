@@ -12,7 +12,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -107,8 +107,7 @@ class IntegerEstimator(nn.Module):
             buffers = (self.pixel_scale_bits, self.score_unit_bits)
             scale, unit = (float(bits.cpu().view(torch.float64)) for bits in buffers)
             kept = self._scalars = Kept(self, (PixelScale(scale, self.largest), unit), recurse=False)
-        found: tuple[PixelScale, float] = kept.value
-        return found
+        return cast("tuple[PixelScale, float]", kept.value)
 
     @property
     def pixel_scale(self) -> float:
@@ -196,8 +195,7 @@ class IntegerEstimator(nn.Module):
         key = (size, device, plain)
         kept = self._plans.get(key)
         if kept and kept.holds:
-            found: Plan = kept.value
-            return found
+            return cast(Plan, kept.value)
         made = self._prepared(size, plain)
         if len(self._plans) >= 8:  # a stream of images of many sizes must not fill the memory
             self._plans.clear()
