@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unshift.cli.allocator import keep_freed_memory
+from unshift.cli.allocator import forget_sizes, keep_freed_memory
 from unshift.cli.errors import warn
 from unshift.cli.image_files import Picture, Reader
 from unshift.cli.options import Channels, Crop, Json, MinConfidence, Model, Pad, Size, SkipUnreadable
@@ -94,6 +94,7 @@ def restore(
             raise ValueError("sequences are restored as they are: leave out all options that are for images")
         if ranks.count() > 1:
             raise ValueError("sequences are restored by one process: leave out torchrun")
+        forget_sizes()
         left = restore_sequences(images, load(restorer), out, min_confidence, force, as_json)
         raise typer.Exit(1 if left else 0)
     keep_freed_memory()
