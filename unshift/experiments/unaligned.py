@@ -55,6 +55,7 @@ def _load(options: Options) -> _Loaded:
 
 def _measure(loaded: _Loaded) -> Result:
     found: Result = {
+        "data": "MNIST test",
         "train_images": len(loaded.train),
         "images": len(loaded.test),
         "fitting": loaded.fitting,
