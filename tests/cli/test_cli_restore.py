@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from pathlib import Path
 
@@ -345,7 +346,8 @@ def test_many_files_are_shared_by_processes_and_nothing_shows_that(made, pixels,
     for out, many in (("processes", 64), ("threads", 1000)):
         monkeypatch.setattr(restoring, "MANY", many)
         found = good("restore", "many", "--restorer", made / "paper.safetensors", "--out", out)
-        told[out] = (found.stdout + found.stderr).replace(f"{out}/", "")
+        said = (found.stdout + found.stderr).replace(f"{out}/", "")
+        told[out] = re.sub(r"many/6\d\.png has", "one of them has", said)  # whichever is read first
     assert told["processes"] == told["threads"]
     assert told["threads"].count("has colours") == 1
     assert len([*Path("processes").iterdir()]) == 71
