@@ -1,4 +1,4 @@
-"""What the tests of training share: quick runs, and whether two of them ended in the same weights."""
+"""What the tests of training share: quick runs, runs that are killed, and whether two ended in the same weights."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 import unshift
 from unshift import Restorer, apply, fit
+from unshift.checkpoint import Checkpoint
 from unshift.coordinates import Pose
 
 ROOT = Path(unshift.__file__).parents[1]
@@ -35,3 +36,25 @@ def moved_for_real(images, generator):
     """A move that an augmentation does itself: the target is then its pose."""
     pose = Pose(torch.randint(12, (len(images), 2), generator=generator))
     return apply(images, pose.shift), pose
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+class Mortal(Checkpoint):
+    """A checkpoint after every step; the process dies after (or in) save number ``life``."""
+
+    life, in_save = 0, False
+
+    def __init__(self, *args, **options) -> None:
+        super().__init__(*args, **options, every_seconds=0.0)
+        self.saves = 0
+
+    def save(self, run) -> None:
+        self.saves += 1
+        if self.saves == self.life and self.in_save:
+            raise Killed
+        super().save(run)
+        if self.saves == self.life:
+            raise Killed

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, usage, errors, processes; and the commands that only list or pass on."""
+"""The command line as a whole: help, usage, errors, processes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import ROOT, bad, child, good, good_json, run
+from commands import ROOT, bad, child, good, run
 
 import unshift
-from unshift import experiments, weights
 from unshift.cli import options
 from unshift.coordinates import GROUPS
 from unshift.estimator import PRESETS
@@ -21,7 +20,7 @@ from unshift.estimator import PRESETS
 COMMANDS = ("reproduce", "demo", "fit", "evaluate", "restore", "verify", "export", "models", "data list", "data get")
 
 
-# --- help, usage, errors ---------------------------------------------------------------------------------
+# --- help, usage, errors ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -132,139 +131,7 @@ def test_a_warning_is_one_line(made):
     assert told[0].startswith("unshift: warning: after one epoch the loss ")
 
 
-# --- reproduce -------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def told(monkeypatch):
-    """Stand in for the experiments; the list tells what was asked of them."""
-    calls = []
-
-    def reproduce(items, out, **options):
-        calls.append({"items": items, "out": out, **options})
-        print("a table")
-        (Path(out) / "index.html").write_text("<p>")
-        return {"table1": {"rows": [1.5], "pictures": [[0.0]]}, "seconds": 2}
-
-    monkeypatch.setattr(experiments, "reproduce", reproduce)
-    return calls
-
-
-def test_reproduce_runs_the_main_job_and_names_the_report(told):
-    assert good("reproduce").stdout == "a table\n\nreport: report/index.html\n"
-    options = {"data": (), "train": False, "quick": False, "progress": True, "weights": {}}
-    assert told == [{"items": [], "out": Path("report"), **options}]
-
-
-def test_reproduce_passes_its_options_on(told):
-    good("reproduce", "fig6", "table1", "--train", "--quick", "--out", "there/deep", "--data", "mnist")
-    options = {"data": ["mnist"], "train": True, "quick": True, "progress": True, "weights": {}}
-    assert told == [{"items": ["fig6", "table1"], "out": Path("there/deep"), **options}]
-
-
-def test_reproduce_takes_files_of_classifiers(told, tmp_path):
-    path = tmp_path / "a=b.pt"
-    path.touch()
-    good("reproduce", "table2", "--weights", f"resnet18-cifar10-autoattack={path}", "--out", str(tmp_path / "report"))
-    assert told[0]["weights"] == {"resnet18-cifar10-autoattack": path}
-    assert "--weights takes NAME=FILE, got 'file.pt'" in bad("reproduce", "--weights", "file.pt")
-    assert "there is no file gone.pt" in bad("reproduce", "--weights", "x=gone.pt")
-    assert len(told) == 1
-
-
-def test_reproduce_as_json_keeps_the_tables_off_stdout(told):
-    result = good("reproduce", "--json")
-    assert json.loads(result.stdout) == {"table1": {"rows": [1.5]}, "seconds": 2, "report": "report/index.html"}
-    assert result.stderr == "a table\n"
-
-
-def test_reproduce_lists_its_items(told):
-    listed = good("reproduce", "--list").stdout
-    for item in ("Table 1", "Table 2", *(f"Figure {number}" for number in (1, 3, 4, 5, 6))):
-        assert f"{item}: " in listed
-    assert listed.endswith(f"\n{experiments.COST_NOTE}\n")
-    assert {"name", "item", "title", "claim", "cost"} == set(good_json("reproduce", "--list")[0])
-    assert not told
-
-
-def test_reproduce_refuses_what_it_does_not_know(told):
-    message = bad("reproduce", "table1", "table9")
-    assert message.startswith("no experiment named 'table9'; there are ")
-    assert "table1, fig1" in message
-    Path("file").write_text("")
-    assert bad("reproduce", "--out", "file").startswith("cannot write to file (")
-    assert not told
-
-
-# --- models and data -------------------------------------------------------------------------------------
-
-
-def test_models_lists_the_shipped_restorers(made, monkeypatch):
-    files = {name: made / f"{name}.safetensors" for name in ("dense", "paper")}
-    monkeypatch.setattr(weights, "pretrained", lambda: files)
-    head, dense, paper, *_ = good("models").stdout.splitlines()
-    assert head.split() == ["name", "preset", "size", "file", "validation", "test", "trained", "on", "undoes"]
-    assert dense.split()[:3] == ["dense", "dense", "12x12"]
-    assert paper.endswith("-  blobs.npy   circular shifts, exactly")
-    found = good_json("models")
-    assert [row["name"] for row in found] == ["dense", "paper"]
-    assert found[0]["bytes"] == files["dense"].stat().st_size
-    assert good("models", "paper").stdout.startswith("# paper\n")
-    card = good_json("models", "paper")
-    assert (card["preset"], card["trained_on"]["size"]) == ("paper", [12, 12])
-    assert bad("models", "mnits") == "no restorer 'mnits': neither a file nor one of dense, paper"
-
-
-def test_models_prints_the_card_of_a_file(made):
-    text = good("models", made / "paper.safetensors").stdout
-    assert "| training data | blobs.npy, 72 images, no labels |" in text
-
-
-def test_models_tells_what_a_chain_undoes(posed):
-    card = good_json("models", posed / "chain.safetensors")
-    assert card["undoes"] == "circular shifts, exactly, and rotations, quarter turns exactly"
-
-
-def test_the_shipped_restorers_are_listed():
-    names = list(weights.pretrained())
-    assert {"mnist", "mnist-paper", "fashion-mnist", "cifar10", "cifar10-seam"} <= set(names)
-    assert [row["name"] for row in good_json("models")] == names
-    for name in names:
-        assert good("models", name).stdout.startswith(f"# {name}\n")
-
-
-def test_data_list():
-    rows = {row["name"]: row for row in good_json("data", "list")}
-    assert {"mnist", "mnist-10k", "fashion-mnist", "cifar10", "mnist3d"} <= set(rows)
-    assert rows["mnist-10k"]["present"]
-    assert not rows["cifar10"]["present"]
-    text = good("data", "list").stdout
-    assert "mnist-10k" in text
-    assert "CC BY-SA 3.0" in text
-    assert "absent" in text
-
-
-def test_data_get_checks_what_is_there():
-    text = good("data", "get", "mnist-10k").stdout
-    assert text.startswith("mnist-10k  complete and intact in ")
-    assert list(good_json("data", "get", "mnist-10k")) == ["mnist-10k"]
-
-
-def test_data_get_knows_its_names_before_it_downloads(monkeypatch):
-    monkeypatch.setattr("unshift.data.get", lambda name: pytest.fail("it downloaded"))
-    message = bad("data", "get", "mnist", "cifar")
-    assert message.startswith("no data set named 'cifar' (did you mean cifar10?); there are ")
-
-
-def test_a_failed_download_is_one_line(monkeypatch):
-    def fail(name):
-        raise unshift.data.DataError("cannot download mnist to here: no mirror gave the file.\nTry again")
-
-    monkeypatch.setattr("unshift.data.get", fail)
-    assert bad("data", "get", "mnist") == "cannot download mnist to here: no mirror gave the file. Try again"
-
-
-# --- the real thing, as a process ------------------------------------------------------------------------
+# --- the real thing, as a process ------------------------------------------------------------------
 
 
 def test_as_a_process(made):

@@ -11,18 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from unshift.data import DataError, dataset
 from unshift.shifts import apply
 from unshift.theory import is_aperiodic
-
-
-@pytest.fixture(scope="module")
-def mnist() -> Tensor:
-    """All 60,000 training images of MNIST, uint8 ``(60000, 1, 28, 28)``."""
-    try:
-        return dataset("mnist", download=False).images
-    except DataError as error:
-        pytest.skip(str(error))
 
 
 def by_all_pairs(dataset: Tensor, channel_shifts: bool = False) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fits import ENVIRONMENT, assert_same, moved_for_real, quick
+from fits import ENVIRONMENT, Killed, Mortal, assert_same, moved_for_real, quick
 from safetensors import safe_open
 from safetensors.torch import save_file
 from samples import blobs
@@ -26,36 +26,6 @@ import unshift
 from unshift import fit, training
 from unshift.checkpoint import Checkpoint
 from unshift.coordinates import Turns
-
-pytestmark = pytest.mark.filterwarnings("ignore:after one epoch the loss:UserWarning")  # such short runs only guess
-
-
-@pytest.fixture(scope="module")
-def images() -> Tensor:
-    return blobs(60, 1, (12, 12))
-
-
-class Killed(BaseException):
-    """Stands for the end of the process."""
-
-
-class Mortal(Checkpoint):
-    """A checkpoint after every step; the process dies after (or in) save number ``life``."""
-
-    life, in_save = 0, False
-
-    def __init__(self, *args, **options) -> None:
-        super().__init__(*args, **options, every_seconds=0.0)
-        self.saves = 0
-
-    def save(self, run) -> None:
-        self.saves += 1
-        if self.saves == self.life and self.in_save:
-            raise Killed
-        super().save(run)
-        if self.saves == self.life:
-            raise Killed
-
 
 HOW = {
     "paper": {},

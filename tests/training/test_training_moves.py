@@ -6,19 +6,10 @@ import pytest
 import torch
 from fits import assert_same, differs, moved_for_real, quick
 from samples import blobs
-from torch import Tensor
 
 import unshift
 from unshift import fit
 from unshift.coordinates import Canvas, Centre, Polar, Ring, Turns
-
-pytestmark = pytest.mark.filterwarnings("ignore:after one epoch the loss:UserWarning")  # such short runs only guess
-
-
-@pytest.fixture(scope="module")
-def images() -> Tensor:
-    return blobs(60, 1, (12, 12))
-
 
 KINDS = {
     "margin": (Canvas(1, 0.25), 1, (8, 8), "paper"),

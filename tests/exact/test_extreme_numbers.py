@@ -1,0 +1,124 @@
+"""Numbers at their limits, and dtypes that few use."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from samples import assert_exact, bits, blobs, make_estimator, make_restorer
+from torch import nn
+
+import unshift
+from unshift import Restorer, quantise
+from unshift.coordinates import Polar
+from unshift.exact import LARGEST_SCALE, confidence
+from unshift.exact.integers import bits_of
+from unshift.testing import all_shifts
+
+# --- numbers at their limits -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("top", [1e-38, 1e-40, 1e-44, 1e-30, 1e-20])
+def test_pixels_that_flush_to_zero_are_zero_anyway(top):
+    images = (blobs(4, 1, (8, 8)) / 0.5 * top).float()
+    restorer = Restorer(quantise(make_estimator("dense", 1, (8, 8)), images))
+    assert float(restorer.scorer.pixel_scale_bits.view(torch.float64)) <= LARGEST_SCALE
+    wanted, still = restorer.estimate(images), restorer(images)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor cannot flush denormal numbers")
+    try:
+        found, restored = restorer.estimate(images), restorer(images)
+    finally:
+        torch.set_flush_denormal(False)
+    assert torch.equal(found.shift, wanted.shift)
+    assert torch.equal(found.confidence, wanted.confidence)
+    assert torch.equal(found.tied, wanted.tied)
+    assert torch.equal(bits(restored), bits(still))
+
+
+def test_a_file_with_a_larger_pixel_scale_is_refused(tmp_path):
+    restorer = copy.deepcopy(make_restorer("dense", 1, (8, 8)))
+    restorer.scorer.pixel_scale_bits.copy_(bits_of(LARGEST_SCALE))
+    restorer.save(tmp_path / "largest.safetensors")
+    unshift.load(tmp_path / "largest.safetensors")
+    restorer.scorer.pixel_scale_bits.copy_(bits_of(2 * LARGEST_SCALE))
+    restorer.save(tmp_path / "larger.safetensors")
+    with pytest.raises(ValueError, match=r"pixel_scale_bits must stand for at most 1.26765e\+30, got 2.5"):
+        unshift.load(tmp_path / "larger.safetensors")
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-18, 1e-9, 1.0, 1e30])
+def test_scores_that_are_2_to_the_63_apart_have_a_confidence(unit):
+    scores = torch.tensor([[-(2**63), 2**63 - 1, 0], [2**63 - 1] * 3, [-(2**63)] * 3])
+    found = confidence(scores, unit)
+    assert ((found > 0) & (found <= 1)).all()
+    assert torch.equal(confidence(scores.flip(1), unit), found)
+    assert found[1:].tolist() == pytest.approx([1 / 3, 1 / 3])
+
+
+class Extreme(nn.Module):
+    """A foreign scorer whose scores are as far apart as int64 goes."""
+
+    def forward(self, images):
+        return torch.where(images[:, 0] > 0.5, 2**63 - 1, -(2**63))
+
+
+def test_a_foreign_scorer_may_use_all_of_int64():
+    image = torch.rand(1, 8, 8)
+    restorer = Restorer(Extreme())
+    assert_exact(restorer, image)
+    assert 0 < restorer.estimate(image[None]).confidence.item() <= 1
+
+
+# --- unusual dtypes --------------------------------------------------------------------------------
+
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+
+FLOAT8 = [
+    getattr(torch, name)
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+    if hasattr(torch, name)
+]
+
+
+def unusual(dtype, *shape):
+    values = torch.rand(shape) + 0.25
+    return (200 * values).to(torch.int64).to(dtype) if dtype in UNSIGNED else values.to(dtype)
+
+
+def moved_bits(images, by):
+    width = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[images.element_size()]
+    return by(images.view(width)), width
+
+
+@pytest.mark.parametrize("dtype", [*UNSIGNED, *FLOAT8], ids=str)
+def test_shifts_of_unusual_dtypes_are_exact(dtype):
+    image = unusual(dtype, 1, 1, 8, 8)
+    restorer = make_restorer("paper", 1, (8, 8), trained=True)
+    wanted = restorer(image)
+    assert wanted.dtype == dtype
+    _, width = moved_bits(image, lambda x: x)
+    for shift in all_shifts((8, 8)):
+        moved = image.view(width).roll(tuple(shift.tolist()), (2, 3)).view(dtype)
+        assert torch.equal(restorer(moved).view(width), wanted.view(width))
+
+
+@pytest.mark.parametrize("refine", [False, True])
+@pytest.mark.parametrize("dtype", [*UNSIGNED, *FLOAT8], ids=str)
+def test_rotations_of_unusual_dtypes_are_exact_or_refused(dtype, refine):
+    polar = Polar(8, angles=12, radii=3, refine=refine)
+    torch.manual_seed(0)
+    net = polar.network("dense", 1, (8, 8))
+    restorer = Restorer(quantise(net, polar.canvas(torch.rand(8, 1, 8, 8))[:, 0]), coordinates=polar)
+    images = unusual(dtype, 4, 1, 8, 8)
+    _, width = moved_bits(images, lambda x: x)
+    try:
+        wanted = restorer(images)
+    except ValueError as error:
+        assert str(dtype) in str(error)  # noqa: PT017 (either is right)
+        return
+    assert wanted.dtype == dtype
+    for k in range(1, 4):
+        turned = torch.rot90(images.view(width), k, (2, 3)).contiguous().view(dtype)
+        assert torch.equal(restorer(turned).view(width), wanted.view(width))

@@ -1,0 +1,113 @@
+"""The same answer however it is asked: batches, threads, layouts, dtypes, copies."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from samples import (
+    PRESETS,
+    blobs,
+    hard_images,
+    make_estimator,
+    make_restorer,
+)
+
+from unshift import Restorer
+from unshift.exact import IntegerEstimator
+
+# --- the same answer however it is asked -----------------------------------------------------------
+
+
+def answers(restorer, images, row):
+    """All that is said of some images of a batch."""
+    found = restorer.estimate(images)
+    return restorer(images)[row], found.shift[row], found.confidence[row], found.tied[row]
+
+
+def assert_same(found, wanted):
+    assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_same_alone_and_in_any_batch(preset):
+    restorer, others = make_restorer(preset, 3, (9, 13), trained=True), torch.rand(63, 3, 9, 13)
+    for image in hard_images(3, (9, 13)).values():
+        alone = answers(restorer, image[None], 0)
+        assert_same(answers(restorer, torch.cat([others[:17], image[None], others[17:]]), 17), alone)
+        assert_same(answers(restorer, torch.cat([others[:6], image[None]]), 6), alone)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_same_with_any_number_of_threads(preset, threads):
+    restorer = make_restorer(preset, 3, (9, 13), trained=True)
+    images = torch.cat([torch.stack([*hard_images(3, (9, 13)).values()]), torch.rand(53, 3, 9, 13)])
+    threads(1)
+    wanted = answers(restorer, images, slice(None))
+    threads(2)
+    assert_same(answers(restorer, images, slice(None)), wanted)
+    assert_same(answers(restorer, images[:1], 0), [part[0] for part in wanted])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_same_under_autocast(preset):
+    restorer, images = make_restorer(preset, 1, (9, 13), trained=True), torch.rand(8, 1, 9, 13)
+    wanted = answers(restorer, images, slice(None))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_same(answers(restorer, images, slice(None)), wanted)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_same_in_any_layout_of_memory(preset):
+    restorer = make_restorer(preset, 3, (9, 13))
+    images = torch.stack([*hard_images(3, (9, 13)).values()])
+    wanted = restorer(images)
+    assert torch.equal(restorer(images.to(memory_format=torch.channels_last)), wanted)
+    assert torch.equal(restorer(images.transpose(2, 3).contiguous().transpose(2, 3)), wanted)
+    assert torch.equal(restorer(images.repeat_interleave(2, 0)[::2]), wanted)
+
+
+def test_confidence_is_near_the_softmax_of_the_float_net():
+    estimator, images = make_estimator("dense", 1, (16, 16), trained=True), blobs(16, 1, (16, 16))
+    wanted = estimator(images).detach().double().flatten(1).softmax(1).amax(1)
+    found = make_restorer("dense", 1, (16, 16), trained=True).estimate(images).confidence
+    torch.testing.assert_close(found, wanted, rtol=0.05, atol=0.01)
+
+
+# --- an nn.Module like any other -------------------------------------------------------------------
+
+
+def copies(restorer):
+    """Everything one does to a module that must not change its answers."""
+    yield "eval", restorer.eval()
+    yield "train", restorer.train()
+    yield "deepcopy", copy.deepcopy(restorer)
+    for change in ("half", "bfloat16", "double", "float"):
+        yield change, getattr(copy.deepcopy(restorer), change)()
+    yield "to", copy.deepcopy(restorer).to("cpu", torch.float16)
+    fresh = Restorer(IntegerEstimator(**restorer.scorer.describe()))
+    fresh.load_state_dict(restorer.state_dict())
+    yield "state_dict", fresh
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_copies_and_modes_give_the_same_answers(preset):
+    restorer = make_restorer(preset, 1, (8, 8), trained=True)
+    images = torch.stack([*hard_images(1, (8, 8)).values()])
+    wanted = answers(restorer, images, slice(None))
+    for _, other in copies(restorer):
+        assert_same(answers(other, images, slice(None)), wanted)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert_same(answers(restorer, images, slice(None)), wanted)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_empty_batch_returns_empty(preset):
+    restorer = make_restorer(preset, 2, (8, 9))
+    images = torch.zeros(0, 2, 8, 9, dtype=torch.uint8)
+    assert restorer(images).shape == (0, 2, 8, 9)
+    assert restorer(images).dtype == torch.uint8
+    assert [part.shape for part in answers(restorer, images, slice(None))] == [images.shape, (0, 2), (0,), (0,)]
+    assert restorer.estimate(images).turn is restorer.estimate(images).angle is None
