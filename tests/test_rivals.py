@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from unshift import apply
+from unshift.checkpoint import Checkpoint
 from unshift.data import dataset, resize, to_float
 from unshift.experiments import find
 from unshift.experiments.architectures import ARCHITECTURES
+from unshift.experiments.classifiers import RECIPES as CLASSIFIERS
+from unshift.experiments.classifiers import shipped
 from unshift.experiments.invariant_nets import blurred, polyphase
 from unshift.experiments.record import Options
 from unshift.experiments.renderers import terminal
 from unshift.experiments.rival_methods import Rival, centred, correlated, shifted_copies
-from unshift.experiments.rival_training import RECIPES, SpatialTransformer, shift_smoothly, trained_rival
+from unshift.experiments.spatial_transformer import RECIPES, SpatialTransformer, shift_smoothly, trained_transformer
 
 SHIFTS = torch.tensor([[3, 30], [0, 0], [17, 5], [-1, 1]])
 
@@ -105,12 +112,42 @@ def test_a_spatial_transformer_starts_from_no_shift(digits):
     torch.testing.assert_close(SpatialTransformer()(digits), digits)
 
 
-@pytest.mark.parametrize("name", ["resnet20-polyphase", "resnet20-blurred"])
-def test_what_is_trained_on_starts_from_the_shipped_weights(name):
-    started, plain = (trained_rival(each, quick=True) for each in (name, "resnet20-longer"))
-    pairs = zip(started.state_dict().values(), plain.state_dict().values(), strict=True)
-    assert all(torch.equal(ours, theirs) for ours, theirs in pairs)
-    assert RECIPES[name].epochs == RECIPES["resnet20-longer"].epochs == RECIPES["resnet20-shifts"].epochs
+class Killed(nn.Module):
+    """Hands images on, until it is killed."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.left = after
+
+    def forward(self, images):
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return images
+
+
+def test_a_transformer_learns_from_labels_and_goes_on_after_a_kill(digits, monkeypatch, tmp_path):
+    monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
+    small = replace(RECIPES["mnist"], data="mnist-10k", images=64, epochs=1, batch_size=16)
+    monkeypatch.setitem(RECIPES, "mnist", small)
+    monkeypatch.setattr(Checkpoint, "save_sometimes", Checkpoint.save)
+    classifier = shipped()["lenet5-mnist"]()
+    frozen = copy.deepcopy(classifier.state_dict())
+    whole = trained_transformer("mnist", classifier, progress=False)
+    assert not torch.allclose(whole(digits), digits)  # it has left its start
+    assert all(torch.equal(frozen[key], tensor) for key, tensor in classifier.state_dict().items())
+    (kept,) = (tmp_path / "rivals").iterdir()  # no checkpoint is left
+    kept.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        trained_transformer("mnist", nn.Sequential(Killed(after=2), classifier), progress=False)
+    assert torch.equal(trained_transformer("mnist", classifier, progress=False)(digits), whole(digits))
+
+
+@pytest.mark.parametrize("kind", ["shifts", "polyphase", "blurred"])
+def test_what_has_to_be_trained_is_trained_like_the_plain_net(kind):
+    plain, recipe = CLASSIFIERS["resnet20-cifar10-plain"], CLASSIFIERS[f"resnet20-cifar10-{kind}"]
+    assert replace(recipe, architecture=plain.architecture, scope=0) == plain
+    assert recipe != plain
 
 
 def test_the_table_says_where_a_rival_is_better():

@@ -29,6 +29,8 @@ ARCHITECTURE_NAMES = {
     "densenet-bc100": "DenseNet-BC-100",
     "mobilenet-v2": "MobileNet v2",
     "resnet20": "ResNet-20",
+    "resnet20-polyphase": "ResNet-20, polyphase",
+    "resnet20-blurred": "ResNet-20, blurred",
 }
 """Architectures as papers spell them."""
 _TOLD = {"epochs", "small_epochs", "scope", "recipe", "budget", "train_images", "parameters"}

@@ -49,9 +49,11 @@ def _cifar(architecture: str, small_epochs: float, epochs: float, **changes: Any
 
 
 _GREY = (("resize", [32, 32]),)
+_PLAIN: dict[str, Any] = {"preparation": (), "learning_rate": 0.1}
 RECIPES = {
     "lenet5-mnist": Recipe("lenet5", "mnist", _GREY),
     "lenet5-mnist-augmented": Recipe("lenet5", "mnist", _GREY, scope=3),
+    "lenet5-mnist-shifts": Recipe("lenet5", "mnist", _GREY, scope=16),
     "lenet5-fashion-mnist": Recipe("lenet5", "fashion-mnist", _GREY),
     "lenet5-fashion-mnist-augmented": Recipe("lenet5", "fashion-mnist", _GREY, scope=3),
     "vgg16-cifar10": _cifar("vgg16", 0, 8, window=32, batch_size=128, learning_rate=0.1, bfloat16=True),
@@ -59,7 +61,11 @@ RECIPES = {
     "mobilenet-v2-cifar10": _cifar("mobilenet-v2", 0, 9, window=32, batch_size=128, learning_rate=0.1),
     "vgg16-cifar10-augmented": _cifar("vgg16", 1.8, 0.3, scope=4),
     "densenet121-cifar10": _cifar("densenet121", 0.6, 0.12),
-    "resnet20-cifar10-plain": _cifar("resnet20", 6, 2, preparation=(), learning_rate=0.1),
+    "resnet20-cifar10-plain": _cifar("resnet20", 6, 2, **_PLAIN),
+    # What has to be trained to bear shifts, trained like the plain one.
+    "resnet20-cifar10-shifts": _cifar("resnet20", 6, 2, **_PLAIN, scope=16),
+    "resnet20-cifar10-polyphase": _cifar("resnet20-polyphase", 6, 2, **_PLAIN),
+    "resnet20-cifar10-blurred": _cifar("resnet20-blurred", 6, 2, **_PLAIN),
     "voxels3d-mnist3d": Recipe("voxels3d", "mnist3d", epochs=12),
 }
 """Name to recipe. The CIFAR-10 nets take 15 to 50 minutes each on two idle cores; ``--budget`` multiplies that."""

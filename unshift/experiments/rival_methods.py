@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -41,6 +41,8 @@ class Rival:
     """whether it learns from labels"""
     retrained: bool = False
     """whether the classifier itself is trained for it"""
+    training: dict[str, Any] = field(default_factory=dict)
+    """what is known of its training"""
     count: int | None = None
     """how many of the images it is measured on, the first of them, where it takes too many passes for all"""
     style: Style = "plain"
