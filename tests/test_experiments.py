@@ -77,11 +77,27 @@ def test_the_accuracy_is_one_number_at_every_scope(few, name):
 
 
 def test_the_restored_are_measured_on_all_images_where_the_bare_are_not(few):
-    result = find("table2").measure(replace(few, bare=5))
+    result = find("fig4").measure(replace(few, bare=5))
     assert result["bare_images"] == 5
     for entry in result["restored"].values():
         assert entry["all"]["images"] == 20
         assert entry["all"]["same_at_every_scope"]
+
+
+def test_the_tables_measure_the_bare_on_all_images(few):
+    assert find("table2").measure(replace(few, bare=5))["bare_images"] == 20
+
+
+def test_a_row_of_one_draw_claims_no_spread(few):
+    drawn = [
+        find("table2").measure(replace(few, restorers={"mnist": few.restorers["mnist"]}, seeds=seeds))
+        for seeds in ((0,), (0, 1))
+    ]
+    (table,) = find("table2").summary(dict(zip(("cifar10-vgg16", "cifar10-resnet18"), drawn, strict=True)))
+    one, two = (row.cells[3] for row in table.rows)
+    assert "±" not in one
+    assert "one draw" in one
+    assert "±" in two
 
 
 def test_no_shift_costs_the_restored_anything(few):

@@ -1,13 +1,15 @@
 """Accuracy over translation scopes, bare and restored: the measurement behind Tables 1 and 2, Figure 4 and ours.
 
-Both ways are measured on the same images under the same shifts. Where the bare classifier is a large net, that
-is the first ``bare`` test images (stated with every number); what the restorer gives is then measured on all of
-them as well, since it costs next to nothing: a restored image that was seen before is not classified again.
+Both ways are measured on the same images under the same shifts. Where the bare classifier is a large net and there
+are many shifts, that is the first ``bare`` test images (stated with every number); what the restorer gives is then
+measured on all of them as well, since it costs next to nothing: a restored image that was seen before is not
+classified again.
 """
 
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from typing import Any
 
 from unshift import Chain, Restorer, apply
@@ -21,17 +23,19 @@ from unshift.progress import tracked
 __all__ = ["curve", "measure", "table", "training"]
 
 
-def measure(case: LoadedCase, scopes: list[int], batch_size: int = 200) -> Result:
+def measure(case: LoadedCase, scopes: list[int], batch_size: int = 200, *, bare: int | None = None) -> Result:
     """Classify at each scope and seed, bare and behind each restorer.
 
     Args:
         case: Test set, classifier and restorers.
         scopes: How far images shift, in pixels.
         batch_size: Images at a time.
+        bare: How many images go shifted through the bare classifier. Default: as many as the case says.
 
     Returns:
         Accuracies in percent, and their spread over seeds.
     """
+    case = replace(case, bare=bare or case.bare)
     few = min(case.bare, len(case.images))
     images, labels = case.images[:few], case.labels[:few]
     classifier = Remembering.of(case.classifier)
@@ -151,9 +155,16 @@ def training(result: Result) -> str:
     if "validation_accuracy" not in about:
         return ""
     small = f"{about['small_epochs']:g} epochs at half size and " if about.get("small_epochs") else ""
+    seen = f" seen through random windows of {about['window']}x{about['window']}" if about.get("window") else ""
     held = f"{100 * about['validation_accuracy']:.2f}% of {about['validation_images']:,} held-out images right"
     size = f"{about['parameters']:,} parameters, " if "parameters" in about else ""
-    return f"Classifier: {size}{small}{about['epochs']:g} epochs on {about['train_images']:,} images, {held}."
+    return f"Classifier: {size}{small}{about['epochs']:g} epochs on {about['train_images']:,} images{seen}, {held}."
+
+
+def _augmented(about: dict[str, Any]) -> int:
+    """Return how far the images moved that a classifier was trained on: a window on a margin moves what it shows."""
+    margin = dict(about.get("preparation", ())).get("pad", 0)
+    return margin if about.get("window") else about.get("scope") or 0
 
 
 def curve(name: str, results: list[Result], paper: dict[str, Any] | None = None) -> Picture:
@@ -181,7 +192,7 @@ def curve(name: str, results: list[Result], paper: dict[str, Any] | None = None)
             for (restorer, entry), marker in zip(result["restored"].items(), markers, strict=False):
                 label = f"{result['classifier']}, with unshift ({restorer})"
                 axes.plot(scopes, entry["accuracy"], marker, color=plots.RESTORED, label=label, ms=4)
-            axes.axvspan(0, result["training"].get("scope") or 0, color=plots.PAPER, alpha=0.15, lw=0)
+            axes.axvspan(0, _augmented(result["training"]), color=plots.PAPER, alpha=0.15, lw=0)
         lowest = min(value for result in [*results, paper or results[0]] for value in result["without"])
         axes.set_ylim(0 if lowest < 50 else 10 * (lowest // 10) - 5, 103)
         axes.set_xlabel("random circular shift of up to … pixels")

@@ -33,7 +33,7 @@ ARCHITECTURE_NAMES = {
     "resnet20-blurred": "ResNet-20, blurred",
 }
 """Architectures as papers spell them."""
-_TOLD = {"epochs", "small_epochs", "scope", "recipe", "budget", "train_images", "parameters"}
+_TOLD = {"preparation", "epochs", "small_epochs", "scope", "window", "recipe", "budget", "train_images", "parameters"}
 _TOLD |= {"validation_accuracy", "validation_images", "seed", "torch", "source", "licence", "sha256"}
 
 
@@ -173,7 +173,6 @@ CASES = {
         Case("mnist", "mnist", _load_digits, trainable=True),
         _case("mnist-augmented", "MNIST test, 32x32", "mnist", "lenet5-mnist-augmented", "mnist"),
         _padded("vgg16"),
-        _padded("vgg16-augmented", "vgg16-cifar10-augmented"),
         _padded("resnet18", "resnet18-cifar10-autoattack"),
         _padded("densenet-bc100"),
         _padded("mobilenet-v2"),

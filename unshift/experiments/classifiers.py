@@ -59,7 +59,6 @@ RECIPES = {
     "vgg16-cifar10": _cifar("vgg16", 0, 8, window=32, batch_size=128, learning_rate=0.1, bfloat16=True),
     "resnet18-cifar10": _cifar("resnet18", 2, 0.4),
     "mobilenet-v2-cifar10": _cifar("mobilenet-v2", 0, 9, window=32, batch_size=128, learning_rate=0.1),
-    "vgg16-cifar10-augmented": _cifar("vgg16", 1.8, 0.3, scope=4),
     "densenet121-cifar10": _cifar("densenet121", 0.6, 0.12),
     "resnet20-cifar10-plain": _cifar("resnet20", 6, 2, **_PLAIN),
     # What has to be trained to bear shifts, trained like the plain one.

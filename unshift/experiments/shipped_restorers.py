@@ -35,6 +35,7 @@ TORCH_SEED = 67280421310721
 """What PyTorch's own generator starts from."""
 DIGITS: dict[str, Any] = {"data": "mnist", "preparation": {"resize": [32, 32]}, "validation": 5000}
 PHOTOS: dict[str, Any] = {"data": "cifar10", "validation": 5000}
+CONTRASTS: dict[str, Any] = {"kernel_size": (3, 3), "bias": True, "activation": "abs"}
 AVERAGED: dict[str, Any] = {"batch_size": 64, "learning_rate": 0.003, "average": 0.998}
 
 RECIPES: dict[str, list[dict[str, Any]]] = {
@@ -46,10 +47,8 @@ RECIPES: dict[str, list[dict[str, Any]]] = {
             "data": "fashion-mnist",
             # Clothes fill the frame: twice the channels of the preset lines, and contrasts, not brightness.
             "network": {
+                **CONTRASTS,
                 "channels": (16,),
-                "kernel_size": (3, 3),
-                "bias": True,
-                "activation": "abs",
                 "line_channels": (32, 1),
                 "line_kernel_size": (32, 32),
                 "size": (32, 32),
@@ -64,16 +63,10 @@ RECIPES: dict[str, list[dict[str, Any]]] = {
             **PHOTOS,
             "preparation": {"pad": 4},
             # A margin is easy to see: a third of the preset seam's channels finds it.
-            "network": {
-                "channels": (8,),
-                "kernel_size": (3, 3),
-                "bias": True,
-                "activation": "abs",
-                "line_channels": (16, 1),
-                "line_kernel_size": (9, 9),
-            },
+            "network": {**CONTRASTS, "channels": (8,), "line_channels": (16, 1), "line_kernel_size": (9, 9)},
             **training.RECIPES["seam"],
             "epochs": 20,
+            "patience": 20,  # while the rate is high the loss wanders; it is at the end of the cycle that it falls
             "augment": ["mirror"],
         }
     ],

@@ -51,7 +51,7 @@ EXPERIMENT = Experiment(
     cost="LeNet-5/MNIST 5 min, ResNet-18/CIFAR-10 13 min, LeNet-5/Fashion-MNIST 4 min",
     paper=PAPER,
     cases=[CASES[name] for name in ("mnist", "cifar10-resnet18", "fashion-mnist")],
-    measure=partial(measure, scopes=list(range(9))),
+    measure=partial(measure, scopes=list(range(9)), bare=10_000),
     show=_show,
     headline=_headline,
 )
