@@ -55,19 +55,10 @@ def unshift(
         print(ctx.get_help())
 
 
-# In the order in which --help lists them.
-for command in (
-    reproduce.reproduce,
-    fit.fit,
-    evaluate.evaluate,
-    calibrate.calibrate,
-    restore.restore,
-    verify.verify,
-    models.models,
-    export.export,
-    demo.demo,
-):
-    app.command()(command)
+# In the order in which --help lists them. The docstring of a command's module is what its own --help prints.
+for module in (reproduce, fit, evaluate, calibrate, restore, verify, models, export, demo):
+    name = module.__name__.rpartition(".")[2]
+    app.command(name, help=module.__doc__)(getattr(module, name))
 app.add_typer(data.app, name="data")
 
 

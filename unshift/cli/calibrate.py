@@ -1,42 +1,37 @@
-"""``unshift calibrate``: make the confidence of a restorer a probability, by images it was not trained on."""
+"""Make a restorer's confidence the probability that the pose it finds is the very one.
+
+Unmoved images of the kind it was trained on, but others than those, show how often it is right at which
+confidence; the curve through that is kept in the file. What is restored, and to what, stays the same to
+the last bit. fit does this by itself, on the images it holds out: this command is for files of earlier
+versions, and for images that are somewhat different.
+
+\b
+Examples:
+  unshift calibrate --restorer old.safetensors --data held-out/ --out new.safetensors
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from unshift.cli.options import Channels, Crop, Data, Json, Limit, Model, Pad, Size, Split
+from unshift.cli.options import Channels, Crop, Data, Force, Json, Limit, Model, Pad, RestorerFile, Size, Split
 from unshift.cli.outputs import check_folder
-from unshift.cli.prepared_data import Remembered, open_for, preparation
+from unshift.cli.prepared_data import Remembered, open_for
 from unshift.cli.printing import print_json, reliability_line
 
 
 def calibrate(
     data: Data,
     restorer: Model,
-    out: Annotated[Path, typer.Option("--out", help="The file to write; .safetensors by custom.")],
+    out: RestorerFile,
     split: Split = None,
     limit: Limit = None,
     size: Size = None,
     crop: Crop = False,
     channels: Channels = None,
     pad: Pad = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Make a restorer's confidence the probability that the pose it finds is the very one.
-
-    Unmoved images of the kind it was trained on, but others than those, show how often it is right at which
-    confidence; the curve through that is kept in the file. What is restored, and to what, stays the same to
-    the last bit. fit does this by itself, on the images it holds out: this command is for files of earlier
-    versions, and for images that are somewhat different.
-
-    \b
-    Examples:
-      unshift calibrate --restorer old.safetensors --data held-out/ --out new.safetensors
-    """
+    """Make a restorer's confidence the probability that the pose it finds is the very one."""
     from unshift.data.reading import open_reader
     from unshift.reliability import calibrate as make_probable
     from unshift.reliability import reliability
@@ -46,8 +41,7 @@ def calibrate(
         raise ValueError(f"{out} exists; --force overwrites it")
     check_folder(out.parent)
     model = load(restorer)
-    steps = preparation(size, crop, channels, pad, model.trained_on.get("preparation"))
-    found = open_for(model, data, split, limit, steps)
+    found = open_for(model, data, split, limit, size, crop, channels, pad)
     own = Remembered(model.trained_on.get("prints", []))
     reader = open_reader(found.images).through(own.look)
     judged = make_probable(model, lambda: reader.read(reader.rows(256)))

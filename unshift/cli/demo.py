@@ -1,4 +1,15 @@
-"""``unshift demo``: the page where shifted digits snap back, served here or written as static files."""
+"""Open a page on which you drag, rotate or draw a digit, and see what a classifier makes of it.
+
+Side by side and live: the shifted image, the estimator's scores, the restored image, and the verdict of
+a frozen classifier without and with the restorer; and a map of all shifts at once. Everything is computed
+in the browser, from the exported models, by onnxruntime-web. Ctrl-C stops the server.
+
+\b
+Examples:
+  unshift demo                          opens the page
+  unshift demo --port 9000 --no-browser
+  unshift demo --static site/           a folder to host anywhere
+"""
 
 from __future__ import annotations
 
@@ -39,18 +50,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Open a page on which you drag, rotate or draw a digit, and see what a classifier makes of it.
-
-    Side by side and live: the shifted image, the estimator's scores, the restored image, and the verdict of
-    a frozen classifier without and with the restorer; and a map of all shifts at once. Everything is computed
-    in the browser, from the exported models, by onnxruntime-web. Ctrl-C stops the server.
-
-    \b
-    Examples:
-      unshift demo                          opens the page
-      unshift demo --port 9000 --no-browser
-      unshift demo --static site/           a folder to host anywhere
-    """
+    """Open a page on which you drag, rotate or draw a digit, and see what a classifier makes of it."""
     if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
         raise ValueError(f"the demo needs {' and '.join(missing)}: pip install 'unshift[demo]'")
     if static is not None:

@@ -1,4 +1,36 @@
-"""``unshift evaluate``: how often a restorer is right, and what a classifier gains by it."""
+"""Measure how often a restorer is right, and what a frozen classifier gains by it.
+
+Without a classifier: the share of unmoved images that it leaves as they are. That is also its share on
+moved ones, where moves are undone exactly: every shift of an image is restored to the same image. With
+one: the accuracy on images that are moved at random in the way the restorer undoes (shifted, turned,
+rotated), up to each of --scopes, without and with the restorer, and (with --seeds 2 or more) the share
+of images classified alike under all random moves. At scope 0 nothing moves; at any other, and with any,
+a restorer that undoes turns as well gets any turn.
+
+Beside the rates: how far the confidence is off as the probability of being restored exactly (expected
+calibration error, 15 bins), and how many are wrong among the 90% it is surest of. --report draws both. With
+--min-confidence, images below it go to the classifier as they came.
+
+With --moves zeros, edge or crop the images lose what leaves them: rates are then those of moves up to the
+largest of --scopes, found to the very pixel. Crops are windows that leave that many pixels on every side.
+
+The images are prepared as the restorer's own were; --size, --crop, --channels and --pad change that.
+
+A shipped classifier gets the restored images scaled to the size it takes. Your own takes images (batch,
+channel, height, width) with values in 0..1, at the size the restorer works on, and returns logits
+(batch, classes). It is a TorchScript file (torch.jit.save), a torch.export file ending in .pt2, or
+module:function, called without arguments, that returns an nn.Module. All three run code that comes with
+them: use only what you trust.
+
+\b
+Examples:
+  unshift evaluate --data mnist --restorer mnist --report report/
+  unshift evaluate --data mnist --restorer mnist-paper --classifier lenet5-mnist --seeds 3
+  unshift evaluate --data photos/ --restorer photos.safetensors --classifier resnet.pt2 --size 224
+  unshift evaluate --data cifar10 --restorer cifar10 --classifier mymodels:resnet --scopes 0,4
+  unshift evaluate --data mnist --restorer mnist --classifier lenet5-mnist --moves zeros --scopes 0-4
+  unshift evaluate --data mnist --restorer mnist-rotation --classifier lenet5-mnist --limit 500
+"""
 
 from __future__ import annotations
 
@@ -26,12 +58,13 @@ from unshift.cli.options import (
     Size,
     Split,
 )
-from unshift.cli.prepared_data import Remembered, open_for, preparation
+from unshift.cli.prepared_data import Remembered, open_for
 from unshift.cli.printing import percent, print_json, print_table, rates_line, reliability_line
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from unshift.data import ImageSource
     from unshift.evaluation import ScopeRow
     from unshift.restorer import Chain, Restorer
 
@@ -58,42 +91,9 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Measure how often a restorer is right, and what a frozen classifier gains by it.
-
-    Without a classifier: the share of unmoved images that it leaves as they are. That is also its share on
-    moved ones, where moves are undone exactly: every shift of an image is restored to the same image. With
-    one: the accuracy on images that are moved at random in the way the restorer undoes (shifted, turned,
-    rotated), up to each of --scopes, without and with the restorer, and (with --seeds 2 or more) the share
-    of images classified alike under all random moves. At scope 0 nothing moves; at any other, and with any,
-    a restorer that undoes turns as well gets any turn.
-
-    Beside the rates: how far the confidence is off as the probability of being restored exactly (expected
-    calibration error, 15 bins), and how many are wrong among the 90% it is surest of. --report draws both. With
-    --min-confidence, images below it go to the classifier as they came.
-
-    With --moves zeros, edge or crop the images lose what leaves them: rates are then those of moves up to the
-    largest of --scopes, found to the very pixel. Crops are windows that leave that many pixels on every side.
-
-    The images are prepared as the restorer's own were; --size, --crop, --channels and --pad change that.
-
-    A shipped classifier gets the restored images scaled to the size it takes. Your own takes images (batch,
-    channel, height, width) with values in 0..1, at the size the restorer works on, and returns logits
-    (batch, classes). It is a TorchScript file (torch.jit.save), a torch.export file ending in .pt2, or
-    module:function, called without arguments, that returns an nn.Module. All three run code that comes with
-    them: use only what you trust.
-
-    \b
-    Examples:
-      unshift evaluate --data mnist --restorer mnist --report report/
-      unshift evaluate --data mnist --restorer mnist-paper --classifier lenet5-mnist --seeds 3
-      unshift evaluate --data photos/ --restorer photos.safetensors --classifier resnet.pt2 --size 224
-      unshift evaluate --data cifar10 --restorer cifar10 --classifier mymodels:resnet --scopes 0,4
-      unshift evaluate --data mnist --restorer mnist --classifier lenet5-mnist --moves zeros --scopes 0-4
-      unshift evaluate --data mnist --restorer mnist-rotation --classifier lenet5-mnist --limit 500
-    """
-    from unshift.data import to_float
+    """Measure how often a restorer is right, and what a frozen classifier gains by it."""
     from unshift.data.reading import open_reader
-    from unshift.evaluation import accuracy_over_scopes, judged_on, rates_from
+    from unshift.evaluation import judged_on, rates_from
     from unshift.experiments.reliability_plots import write_reliability
     from unshift.ranks import is_first
     from unshift.reliability import reliability
@@ -101,43 +101,27 @@ def evaluate(
 
     model = load(restorer)
     net = at_its_size(load_classifier(classifier), classifier) if classifier else None
-    steps = preparation(size, crop, channels, pad, model.trained_on.get("preparation"))
-    found = open_for(model, data, split, limit, steps)
+    found = open_for(model, data, split, limit, size, crop, channels, pad)
     unit = model.stages[0].coordinates.unit  # of a chain, a scope limits the first stage's move
     tried = scopes if scopes is not None else DEFAULT_SCOPES.get(unit, range(9))
     left = _left(model, moves, tried)
     if net is not None:
-        if found.labels is None:
-            raise ValueError(
-                f"{data} has no labels, and accuracy needs them: a subfolder per class, or 'labels' in a .npz"
-            )
-        try_classifier(net, str(classifier), left(_two(found.images)), int(found.labels.max()) + 1)
+        _try(net, str(classifier), found, left)
     own = Remembered(model.trained_on.get("prints", []))
     judged = judged_on(model, open_reader(found.images).through(own.look).through(left), progress=True)
-    rates, worth = rates_from(judged), reliability(judged.confidence, judged.right)
+    rates, worth = rates_from(judged).as_dict(), reliability(judged.confidence, judged.right)
     model.min_confidence = min_confidence
     passed = float((judged.confidence < min_confidence).double().mean())
-    rows = []
-    if net is not None and found.labels is not None:
-        rows = accuracy_over_scopes(
-            net,
-            open_reader(found.images).through(to_float),
-            found.labels,
-            model,
-            scopes=tried,
-            seeds=range(seeds),
-            moves=moves.value,
-            progress=True,
-        )
+    rows = [] if net is None else _accuracies(net, model, found, tried, seeds, moves)
     own.warn(restorer, "the rates say how well it knows them, not how well it does on others")
     if report is not None and is_first():
         write_reliability(report, f"{found.name}, restorer {restorer}", worth.as_dict())
     if as_json:
         about = {"data": found.name, "restorer": restorer, "classifier": classifier, "unit": unit}
-        about |= {"rates": rates.as_dict(), "reliability": worth.as_dict(), "passed": passed}
+        about |= {"rates": rates, "reliability": worth.as_dict(), "passed": passed}
         print_json({**about, "scopes": [{**r.as_dict(), "effect": r.effect} for r in rows]})
         return
-    print(f"{found.name}, restorer {restorer}: {rates_line(rates.as_dict(), model.coordinates.step)}")
+    print(f"{found.name}, restorer {restorer}: {rates_line(rates, model.coordinates.step)}")
     print(reliability_line(worth))
     if min_confidence:
         print(f"below a confidence of {min_confidence:g} pass unchanged: {percent(passed)}")
@@ -145,6 +129,35 @@ def evaluate(
         how = "" if moves is Loss.circular else f", {moves.value}"
         print(f"\naccuracy of {classifier} in %, images moved at random by up to {_words(model, unit)}{how}:\n")
         _print_scopes(rows, unit)
+
+
+def _try(net: Callable[[Tensor], Tensor], name: str, found: ImageSource, left: Callable[[Tensor], Tensor]) -> None:
+    """Refuse images without labels, and a classifier that does not take them, before the work."""
+    if found.labels is None:
+        raise ValueError(
+            f"{found.name} has no labels, and accuracy needs them: a subfolder per class, or 'labels' in a .npz"
+        )
+    try_classifier(net, name, left(_two(found.images)), int(found.labels.max()) + 1)
+
+
+def _accuracies(
+    net: Callable[[Tensor], Tensor],
+    model: Restorer | Chain,
+    found: ImageSource,
+    scopes: Sequence[int | None],
+    seeds: int,
+    moves: Loss,
+) -> list[ScopeRow]:
+    """Return the accuracies without and with the restorer, a row for each scope."""
+    from unshift.data import to_float
+    from unshift.data.reading import open_reader
+    from unshift.evaluation import accuracy_over_scopes
+
+    assert found.labels is not None
+    images = open_reader(found.images).through(to_float)
+    return accuracy_over_scopes(
+        net, images, found.labels, model, scopes=scopes, seeds=range(seeds), moves=moves.value, progress=True
+    )
 
 
 def _print_scopes(rows: Sequence[ScopeRow], unit: str) -> None:

@@ -1,4 +1,18 @@
-"""``unshift export``: a restorer, and a classifier behind it, as one file that runs without PyTorch."""
+"""Write a restorer, and a classifier behind it, to one self-contained file.
+
+An .onnx file runs with onnxruntime alone, in Python, C++, Java or a browser. It takes images (batch, channel,
+height, width), float32 in 0..1, any number at a time, and returns restored, shift, confidence and tied, and turn
+and angle where the restorer reads them, the same to the last bit as PyTorch does, tied images included; with
+--classifier also logits; with --min-confidence also doubtful, which marks the images that pass as they are.
+--size is for restorers that take any size: it is the size of the images, which is that of the training images
+unless given.
+
+\b
+Examples:
+  unshift export --restorer mnist --classifier lenet5-mnist --out digits.onnx
+  unshift export --restorer cifar10 --pad 4 --classifier resnet.pt2 --out photos.onnx
+  unshift export --restorer mnist --out mnist.pt2
+"""
 
 from __future__ import annotations
 
@@ -8,7 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from unshift.cli.classifiers import load_classifier
-from unshift.cli.options import Classifier, Json, MinConfidence, Model, Pad, read_size
+from unshift.cli.options import Classifier, Force, Json, MinConfidence, Model, Pad, read_size
 from unshift.cli.outputs import check_folder
 from unshift.cli.printing import file_size, print_json
 
@@ -23,24 +37,10 @@ def export(
     pad: Pad = None,
     min_confidence: MinConfidence = 0.0,
     scores: Annotated[bool, typer.Option("--scores", help="The map of scores as one more output.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write a restorer, and a classifier behind it, to one self-contained file.
-
-    An .onnx file runs with onnxruntime alone, in Python, C++, Java or a browser. It takes images (batch, channel,
-    height, width), float32 in 0..1, any number at a time, and returns restored, shift, confidence and tied, and turn
-    and angle where the restorer reads them, the same to the last bit as PyTorch does, tied images included; with
-    --classifier also logits; with --min-confidence also doubtful, which marks the images that pass as they are.
-    --size is for restorers that take any size: it is the size of the images, which is that of the training images
-    unless given.
-
-    \b
-    Examples:
-      unshift export --restorer mnist --classifier lenet5-mnist --out digits.onnx
-      unshift export --restorer cifar10 --pad 4 --classifier resnet.pt2 --out photos.onnx
-      unshift export --restorer mnist --out mnist.pt2
-    """
+    """Write a restorer, and a classifier behind it, to one self-contained file."""
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; give the name of a file in it")
     if out.exists() and not force:

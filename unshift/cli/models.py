@@ -1,4 +1,11 @@
-"""``unshift models``: the shipped restorers, and the card of any one."""
+"""List the restorers that come with the package, or print the model card of one.
+
+\b
+Examples:
+  unshift models
+  unshift models mnist
+  unshift models mine.safetensors --json
+"""
 
 from __future__ import annotations
 
@@ -16,14 +23,7 @@ def models(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the restorers that come with the package, or print the model card of one.
-
-    \b
-    Examples:
-      unshift models
-      unshift models mnist
-      unshift models mine.safetensors --json
-    """
+    """List the restorers that come with the package, or print the model card of one."""
     from unshift import weights
 
     if name is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -94,6 +95,8 @@ Data = Annotated[
     str, typer.Option("--data", help="A data set's name, a folder of images, one image, a .npy or .npz file.")
 ]
 Model = Annotated[str, typer.Option("--restorer", help="A shipped restorer's name, or a file that `fit` wrote.")]
+RestorerFile = Annotated[Path, typer.Option("--out", help="The file to write; .safetensors by custom.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite OUT.")]
 Split = Annotated[
     str | None, typer.Option("--split", help="Part of a data set, or subfolder of a folder. Default: test, if any.")
 ]

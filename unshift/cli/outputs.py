@@ -1,8 +1,13 @@
-"""Refuse, before the work, what could not or should not be written after it."""
+"""What is written: refused before the work if it could not or should not be, and tables."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 
 def check_output(out: Path, state: Path, resume: bool, force: bool) -> None:
@@ -27,3 +32,15 @@ def check_folder(folder: Path) -> None:
             pass
     except OSError as error:
         raise ValueError(f"cannot write to {folder} ({error.strerror or error})") from error
+
+
+def write_table(table: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as CSV, with truth as JSON spells it."""
+    from unshift.weights import write_atomically
+
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]))
+    writer.writeheader()
+    writer.writerows({k: json.dumps(v) if isinstance(v, bool) else v for k, v in row.items()} for row in rows)
+    # Names that are not valid UTF-8 are kept as they are on disk.
+    write_atomically(table, text.getvalue().encode("utf-8", "surrogateescape"))

@@ -66,14 +66,21 @@ def open_for(
     source: str,
     split: str | None,
     limit: int | None,
-    steps: Mapping[str, Any],
+    size: Sequence[int] | None,
+    crop: bool,
+    channels: int | None,
+    pad: int | None,
 ) -> ImageSource:
-    """Open images to try ``restorer`` on: the test split if there is one, prepared by ``steps``."""
+    """Open images to try ``restorer`` on: the test split if there is one.
+
+    They are prepared as the restorer's own were, but for what ``size``, ``crop``, ``channels`` and ``pad`` change.
+    """
     from unshift.weights import image_shape
 
-    channels = image_shape(restorer)[0]
+    steps = preparation(size, crop, channels, pad, restorer.trained_on.get("preparation"))
+    seen = image_shape(restorer)[0]
     part = choose_split(source, split, "test")
-    return open_prepared(source, part, steps, channels if channels in (1, 3) else None, limit)
+    return open_prepared(source, part, steps, seen if seen in (1, 3) else None, limit)
 
 
 class Remembered:

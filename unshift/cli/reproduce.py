@@ -1,4 +1,17 @@
-"""``unshift reproduce``: the paper's results, from the shipped weights or from scratch."""
+"""Reproduce the paper's results; without ITEM, its headline on real digits.
+
+The main job needs no download: a frozen LeNet-5 classifies the MNIST test digits, shifted by 0 to 8
+pixels, with and without a restorer. It prints the paper's table beside ours and writes a report.
+
+\b
+Examples:
+  unshift reproduce                    the main job, with the shipped weights
+  unshift reproduce --train            the same, trained here from scratch
+  unshift reproduce --list             what else there is, and how long it takes
+  unshift reproduce table1             Table 1 in full: five seeds, CIFAR-10 and Fashion-MNIST too
+  unshift reproduce fig4 --data mnist  one data set of Figure 4
+  unshift reproduce rivals --weights resnet18-cifar10-autoattack=resnet18.pt
+"""
 
 from __future__ import annotations
 
@@ -36,20 +49,7 @@ def reproduce(
     list_: Annotated[bool, typer.Option("--list", help="List the items and stop.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Reproduce the paper's results; without ITEM, its headline on real digits.
-
-    The main job needs no download: a frozen LeNet-5 classifies the MNIST test digits, shifted by 0 to 8
-    pixels, with and without a restorer. It prints the paper's table beside ours and writes a report.
-
-    \b
-    Examples:
-      unshift reproduce                    the main job, with the shipped weights
-      unshift reproduce --train            the same, trained here from scratch
-      unshift reproduce --list             what else there is, and how long it takes
-      unshift reproduce table1             Table 1 in full: five seeds, CIFAR-10 and Fashion-MNIST too
-      unshift reproduce fig4 --data mnist  one data set of Figure 4
-      unshift reproduce rivals --weights resnet18-cifar10-autoattack=resnet18.pt
-    """
+    """Reproduce the paper's results; without ITEM, its headline on real digits."""
     from unshift import experiments
 
     if list_:

@@ -1,11 +1,39 @@
-"""``unshift restore``: image files, moved back to where they were, and sequences, turned to their start."""
+"""Restore image files: estimate how each was moved, undo it, and write it under its own name.
+
+Shifts and turns move pixels and change none: PNG and other lossless formats keep every value, mode and
+palette. Rotations by other than quarter turns mix neighbouring pixels; images with a palette then become
+RGB. JPEG is lossy by nature and is written again at quality 95. Files keep their names, and the places
+they had in a folder. If any file cannot be read, nothing is written, unless --skip-unreadable passes it
+over and the summary names it.
+
+Images are restored at the size they have, if the restorer takes any (the presets seam and paper do; it
+says so if they are not what it was trained on). One that is bound to a size says which; --resize or
+--size then scales the images first, and they are written at that size. With --pad the margin is only
+looked at, and not written.
+
+OUT/poses.csv lists, per file, what was found: down and right are the shift in pixels, from 0 to size-1
+as it is circular, or with --pad the short way round, so that -2 is 2 up or left; turn is the turn's name;
+angle is in degrees, counter-clockwise; and then the confidence in 0..1, and whether several poses tied.
+It has the columns that the restorer reads; with --min-confidence also restored, which is false for the
+images that were copied as they are.
+
+Sequences of FASTA files are turned to their start, in order, into one FASTA file OUT, letters and headers
+as they were. Beside it, OUT's name with .csv is a table: name, length, start (the base of the input,
+counted from 1, that became the first), strand, confidence, tied, and oriented, which is false for those
+that --min-confidence left as they were. Exit code 1 if there are any.
+
+\b
+Examples:
+  unshift restore shifted/ --restorer photos.safetensors --out restored/
+  unshift restore photos/ --restorer photos.safetensors --out restored/ --min-confidence 0.5
+  unshift restore a.png b.png --restorer mnist --resize --out restored/
+  unshift restore scans/ --restorer mnist-rotation --resize --out upright/
+  unshift restore genomes.fa --restorer mitogenome --out oriented.fa --min-confidence 0.9
+"""
 
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
-import json
 import shutil
 import tempfile
 import warnings
@@ -19,7 +47,7 @@ from unshift.cli.allocator import forget_sizes, keep_freed_memory
 from unshift.cli.errors import warn
 from unshift.cli.image_files import Picture, Reader
 from unshift.cli.options import Channels, Crop, Json, MinConfidence, Model, Pad, Size, SkipUnreadable
-from unshift.cli.outputs import check_folder
+from unshift.cli.outputs import check_folder, write_table
 from unshift.cli.prepared_data import preparation
 from unshift.cli.printing import named_files, print_json
 from unshift.cli.restoring import Outcome, Restoring
@@ -52,67 +80,46 @@ def restore(
     force: Annotated[bool, typer.Option("--force", help="Overwrite files in OUT.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Restore image files: estimate how each was moved, undo it, and write it under its own name.
-
-    Shifts and turns move pixels and change none: PNG and other lossless formats keep every value, mode and
-    palette. Rotations by other than quarter turns mix neighbouring pixels; images with a palette then become
-    RGB. JPEG is lossy by nature and is written again at quality 95. Files keep their names, and the places
-    they had in a folder. If any file cannot be read, nothing is written, unless --skip-unreadable passes it
-    over and the summary names it.
-
-    Images are restored at the size they have, if the restorer takes any (the presets seam and paper do; it
-    says so if they are not what it was trained on). One that is bound to a size says which; --resize or
-    --size then scales the images first, and they are written at that size. With --pad the margin is only
-    looked at, and not written.
-
-    OUT/poses.csv lists, per file, what was found: down and right are the shift in pixels, from 0 to size-1
-    as it is circular, or with --pad the short way round, so that -2 is 2 up or left; turn is the turn's name;
-    angle is in degrees, counter-clockwise; and then the confidence in 0..1, and whether several poses tied.
-    It has the columns that the restorer reads; with --min-confidence also restored, which is false for the
-    images that were copied as they are.
-
-    Sequences of FASTA files are turned to their start, in order, into one FASTA file OUT, letters and headers
-    as they were. Beside it, OUT's name with .csv is a table: name, length, start (the base of the input,
-    counted from 1, that became the first), strand, confidence, tied, and oriented, which is false for those
-    that --min-confidence left as they were. Exit code 1 if there are any.
-
-    \b
-    Examples:
-      unshift restore shifted/ --restorer photos.safetensors --out restored/
-      unshift restore photos/ --restorer photos.safetensors --out restored/ --min-confidence 0.5
-      unshift restore a.png b.png --restorer mnist --resize --out restored/
-      unshift restore scans/ --restorer mnist-rotation --resize --out upright/
-      unshift restore genomes.fa --restorer mitogenome --out oriented.fa --min-confidence 0.9
-    """
-    from unshift import ranks
+    """Restore image files: estimate how each was moved, undo it, and write it under its own name."""
     from unshift.data.sequences import is_fasta
-    from unshift.progress import Progress
-    from unshift.weights import load, write_atomically
+    from unshift.ranks import is_first
+    from unshift.weights import load
 
     if any(map(is_fasta, images)):
         if resize or crop or skip_unreadable or any(given is not None for given in (size, channels, pad)):
             raise ValueError("sequences are restored as they are: leave out all options that are for images")
-        if ranks.count() > 1:
-            raise ValueError("sequences are restored by one process: leave out torchrun")
         forget_sizes()
         left = restore_sequences(images, load(restorer), out, min_confidence, force, as_json)
         raise typer.Exit(1 if left else 0)
     keep_freed_memory()
     model = load(restorer, pad=pad)
     targets = _targets(images, out)
-    table = out / TABLE
-    if existing := [path for path in (*targets, table) if path.exists() and not force]:
+    if existing := [path for path in (*targets, out / TABLE) if path.exists() and not force]:
         raise ValueError(f"{existing[0]} exists ({len(existing)} such files); --force overwrites")
     reader = _reader(model, resize, preparation(size, crop, channels, None))
     hint = "" if reader.size else "; --resize scales images to the size this restorer was made for"
     restoring = Restoring(model, reader, min_confidence, skip_unreadable, _Colours(reader.channels), hint)
+    entries = _restored(restoring, targets, out)
+    rows = [entry["row"] for entry in entries if "row" in entry]
+    if min_confidence:
+        rows = [{**entry["row"], "restored": not entry["doubtful"]} for entry in entries if "row" in entry]
+    if is_first():
+        write_table(out / TABLE, rows)
+        _print_outcome(entries, out / TABLE, rows, as_json)
+
+
+def _restored(restoring: Restoring, targets: dict[Path, Path], out: Path) -> list[dict[str, Any]]:
+    """Restore all files, this process its share of them, and return what became of each, in order."""
+    from unshift import ranks
+    from unshift.progress import Progress
+
     ranks.check_enough(len(targets))
     order = {target: number for number, target in enumerate(targets)}
     mine = dict(ranks.share([*targets.items()]))
     with _staged(out) as place, Progress("restore", len(mine), "images") as told:
         outcome = restoring.run(mine, lambda target: place / target.relative_to(out), told.update)
         found = [
-            {"at": order[target], "source": str(source), **_entry(source, target, out, model, outcome)}
+            {"at": order[target], "source": str(source), **_entry(source, target, out, restoring.model, outcome)}
             for target, source in mine.items()
         ]
         entries = sorted(ranks.gathered_json(found), key=lambda entry: entry["at"])
@@ -121,18 +128,7 @@ def restore(
         for target in outcome.found:
             target.parent.mkdir(parents=True, exist_ok=True)
             (place / target.relative_to(out)).replace(target)
-    if not ranks.is_first():
-        return
-    rows = [entry["row"] for entry in entries if "row" in entry]
-    if min_confidence:
-        rows = [{**entry["row"], "restored": not entry["doubtful"]} for entry in entries if "row" in entry]
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(rows[0]))
-    writer.writeheader()
-    writer.writerows({k: json.dumps(v) if isinstance(v, bool) else v for k, v in row.items()} for row in rows)
-    # Names that are not valid UTF-8 are kept as they are on disk.
-    write_atomically(table, text.getvalue().encode("utf-8", "surrogateescape"))
-    _print_outcome(entries, table, rows, as_json)
+    return entries
 
 
 def _entry(source: Path, target: Path, out: Path, model: Restorer | Chain, outcome: Outcome) -> dict[str, Any]:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unshift.cli.outputs import check_folder
+from unshift.cli.outputs import check_folder, write_table
 from unshift.cli.printing import print_json
 
 if TYPE_CHECKING:
@@ -39,8 +36,11 @@ def restore_sequences(
     """
     from unshift.data.sequences import Record, oriented, to_fasta
     from unshift.progress import tracked
+    from unshift.ranks import count
     from unshift.weights import write_atomically
 
+    if count() > 1:
+        raise ValueError("sequences are restored by one process: leave out torchrun")
     table = _table(out)
     _check_places(sources, out, table, force)
     records = _read(sources, _taps(model))
@@ -51,11 +51,7 @@ def restore_sequences(
         rows.append(row)
         written.append(Record(record.header, oriented(record.text, shift, turn)) if row["oriented"] else record)
     write_atomically(out, to_fasta(written, out))
-    text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(rows[0]))
-    writer.writeheader()
-    writer.writerows({k: json.dumps(v) if isinstance(v, bool) else v for k, v in row.items()} for row in rows)
-    write_atomically(table, text.getvalue().encode())
+    write_table(table, rows)
     left = [row["name"] for row in rows if not row["oriented"]]
     if as_json:
         print_json(rows)

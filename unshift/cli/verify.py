@@ -1,4 +1,29 @@
-"""``unshift verify``: the promise of exactness, checked on your images."""
+"""Check the promise: every move of every image is undone to the same image, bit for bit.
+
+The moves are those that the restorer promises: all shifts; all shifts and turns; of rotations, the
+quarter turns. A photo has as many shifts as pixels, so the work is bounded: by --seconds, by --moves,
+or by nothing with --all. It is said first what will be checked and how long that takes, and in the end
+what was. Moves that are left out are left out at random, the same ones each time.
+
+That the network's scores move along with the image needs no trial: it adds integers, every sum is
+bounded below the largest that is exact, and integers add up the same in any order. So the scores are
+computed once per image (and tried on a few moves), and what could still differ is computed for each
+move: the choice of the highest score, the tie rule, and the image that results. To rely on nothing, a
+random sample is also checked by brute force, each moved image through the whole network. A chain of
+restorers has no such shortcut: of it, the sample is all that is checked, unless --brute-force says all
+images. Exit code 1 if anything differs.
+
+The images are prepared as the restorer's own were; --size, --crop, --channels and --pad change that.
+
+\b
+Examples:
+  unshift verify --data mnist --restorer mnist
+  unshift verify --data photos/ --restorer photos.safetensors --seconds 20
+  unshift verify --data mnist --restorer mnist-turns --limit 1000 --all --no-brute-force
+  unshift verify --data mnist --restorer mnist --limit 100 --all --brute-force
+  unshift verify --data genomes.fa --restorer mitogenome
+  unshift verify --data mnist3d --restorer mnist3d --limit 2 --sample 1
+"""
 
 from __future__ import annotations
 
@@ -9,7 +34,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unshift.cli.options import Channels, Crop, Data, Json, Limit, Model, Pad, Size, Split
-from unshift.cli.prepared_data import open_for, preparation
+from unshift.cli.prepared_data import open_for
 from unshift.cli.printing import print_json
 
 if TYPE_CHECKING:
@@ -43,40 +68,14 @@ def verify(
     pad: Pad = None,
     as_json: Json = False,
 ) -> None:
-    """Check the promise: every move of every image is undone to the same image, bit for bit.
-
-    The moves are those that the restorer promises: all shifts; all shifts and turns; of rotations, the
-    quarter turns. A photo has as many shifts as pixels, so the work is bounded: by --seconds, by --moves,
-    or by nothing with --all. It is said first what will be checked and how long that takes, and in the end
-    what was. Moves that are left out are left out at random, the same ones each time.
-
-    That the network's scores move along with the image needs no trial: it adds integers, every sum is
-    bounded below the largest that is exact, and integers add up the same in any order. So the scores are
-    computed once per image (and tried on a few moves), and what could still differ is computed for each
-    move: the choice of the highest score, the tie rule, and the image that results. To rely on nothing, a
-    random sample is also checked by brute force, each moved image through the whole network. A chain of
-    restorers has no such shortcut: of it, the sample is all that is checked, unless --brute-force says all
-    images. Exit code 1 if anything differs.
-
-    The images are prepared as the restorer's own were; --size, --crop, --channels and --pad change that.
-
-    \b
-    Examples:
-      unshift verify --data mnist --restorer mnist
-      unshift verify --data photos/ --restorer photos.safetensors --seconds 20
-      unshift verify --data mnist --restorer mnist-turns --limit 1000 --all --no-brute-force
-      unshift verify --data mnist --restorer mnist --limit 100 --all --brute-force
-      unshift verify --data genomes.fa --restorer mitogenome
-      unshift verify --data mnist3d --restorer mnist3d --limit 2 --sample 1
-    """
+    """Check the promise: every move of every image is undone to the same image, bit for bit."""
     from unshift.weights import load
 
     model = load(restorer)
     provable = len(model.stages) == 1
     if brute_force is False and not provable:
         raise ValueError("a chain of restorers can be checked by brute force only; leave --no-brute-force out")
-    steps = preparation(size, crop, channels, pad, model.trained_on.get("preparation"))
-    source = open_for(model, data, split, limit, steps)
+    source = open_for(model, data, split, limit, size, crop, channels, pad)
     found = source if isinstance(source.images, list) else source.load()  # sequences are in memory already
     started = time.monotonic()
     todo: dict[str, tuple[Images, bool]] = {}
