@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from unshift.estimator import PRESETS, ShiftEstimator
@@ -60,7 +61,7 @@ def preset_name(preset: str | ShiftEstimator) -> str:
     return name
 
 
-def complete(name: str, changes: Recipe) -> dict[str, Any]:
+def complete(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a preset's recipe with some changes, checked: what would fail after an hour of training fails here.
 
     Args:

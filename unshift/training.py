@@ -30,14 +30,12 @@ from unshift.coordinates import Canvas, Coordinates
 from unshift.estimator import ShiftEstimator
 from unshift.evaluation import rates_from
 from unshift.exact import quantise
-from unshift.moves import Kind
 from unshift.progress import Progress
 from unshift.recipes import RECIPES, Recipe, complete, preset_name
 from unshift.reliability import calibrate
 from unshift.restorer import Restorer
-from unshift.scenes import Background
 from unshift.trained_on import background
-from unshift.training_images import Examples
+from unshift.training_images import Examples, ImageOptions
 from unshift.training_run import Run
 
 GUESSING = 0.8
@@ -46,66 +44,51 @@ GUESSING = 0.8
 __all__ = ["RECIPES", "Recipe", "fit"]
 
 
+class FitOptions(Recipe, ImageOptions, total=False):
+    """All that :func:`fit` takes beside its own arguments."""
+
+
 def fit(
     images: Tensor | np.ndarray | Dataset[Any] | DataLoader[Any] | str | Path,
     preset: str | ShiftEstimator = "paper",
     *,
     coordinates: Coordinates | None = None,
     augment: Sequence[str | Augmentation] = (),
-    scene: Sequence[int] | None = None,
-    background: str | Path | Background = "clutter",
-    moves: Kind = "circular",
-    scope: int | None = None,
     aligned: bool = True,
     classifier: Classifier | None = None,
-    validation: int | float = 0.1,
     seed: int = 0,
     device: str | torch.device = "cpu",
     checkpoint: str | Path | None = None,
     resume: bool = False,
-    drop_unusable: bool = False,
-    skip_unreadable: bool = False,
-    workers: int = 0,
     bits: int = 10,
     data_name: str = "unnamed",
     progress: bool = True,
-    **recipe: Unpack[Recipe],
+    **options: Unpack[FitOptions],
 ) -> Restorer:
     """Train a restorer on unmoved, unlabelled images.
 
     Args:
         images: Tensor or array ``(n, channel, *spatial)``, a ``Dataset`` (or ``IterableDataset``), a ``DataLoader``, or
             a folder's path. All but the first two are read as they are needed, once before training and once an epoch.
-            Of a ``DataLoader``, its order is not used. Labels, if any, are ignored. uint8 is scaled to [0, 1].
-        preset: "paper", "dense", "seam", "sequence", or a ``ShiftEstimator`` of your own.
-        coordinates: What to undo, of ``unshift.coordinates``. Default: circular shifts of the image as it is.
-        augment: What to do to each batch first: names (``"mirror"`` and ``"windows"`` are for photos) or functions, as
+            The order of a ``DataLoader`` is not used. Labels are ignored. uint8 is scaled to [0, 1].
+        preset: "paper", "dense", "lines", "seam", "sequence", "scene", or a ``ShiftEstimator`` of your own.
+        coordinates: What to undo, of :mod:`unshift.coordinates`. Default: circular shifts of the image as it is.
+        augment: What to do to each batch first: names ("mirror" and "windows" are for photos), or functions as
             :mod:`unshift.augmentation` describes.
-        scene: The size of the scenes to make of the images, if ``coordinates`` cut a window out of one: the images are
-            then objects, each pasted at a random place, and the place is what is learnt. Default: twice the window.
-        background: What is behind them there: ``"plain"``, ``"noise"``, ``"clutter"`` (pieces of other images), a
-            folder of images, or a function, as :mod:`unshift.scenes` describes.
-        moves: What enters on one side when an image leaves on the other: "circular", itself; "zeros"; "edge", its edge;
-            "crop", the rest of the photo, of which the net then sees a window smaller by ``scope`` on every side. All
-            but the first lose pixels, so the images are moved for real while it trains.
-        scope: The largest of these moves along each axis, in pixels. None: an eighth of the shorter side.
         aligned: Whether the images stand where they should. If not, fitting and restoring them alternate until they no
             longer move, as :mod:`unshift.alignment` describes; one move of all of them remains free.
-        classifier: Of images that are not aligned: what settles that move, by being surest of them. No labels needed.
-        validation: Images held out: a number, or a share.
-        seed: For the weights, the images held out, their order and the augmentations. The same seed on the same machine
-            and number of threads gives the same weights, however many ``workers`` there are.
+        classifier: For images that are not aligned: what settles that move, by being surest of them. No labels needed.
+        seed: For weights, images held out, their order and augmentations. The same seed on the same machine with the
+            same number of threads gives the same weights, however many ``workers`` there are.
         device: Where to train.
         checkpoint: Where to keep the state: the run can then be killed at any moment.
         resume: Go on from ``checkpoint``, with the same result as if nothing had happened.
-        drop_unusable: Leave out constant images and moved copies of others instead of refusing them.
-        skip_unreadable: Leave out images that cannot be read; ``metadata["unreadable"]`` names them.
-        workers: Processes that read images beside the training. 0: those of a ``DataLoader``, else none.
         bits: Width of the integer activations.
         data_name: What the metadata call the images.
         progress: Tell how far it is.
-        **recipe: What to change in the preset's recipe: ``epochs``, ``batch_size``, ``learning_rate``, ``average``,
-            ``optimizer``, ``patience`` or ``standardise``, as :class:`unshift.training.Recipe` describes.
+        **options: How weights are learnt, by default as the preset's :class:`~unshift.recipes.Recipe` says (``epochs``,
+            ``batch_size``, ...), and which images are learnt from, as
+            :class:`~unshift.training_images.ImageOptions` describes (``validation``, ``moves``, ``scene``, ...).
 
     Returns:
         A restorer. Its ``metadata`` tell how it was made and how well it does on the images held out.
@@ -113,45 +96,49 @@ def fit(
     Raises:
         ValueError: If no pose can be learnt from the images, e.g. if all are constant, or an argument makes no sense.
     """
-    started, given = time.monotonic(), dict(locals())
+    started = time.monotonic()
+    once = functools.partial(_once, preset, coordinates, augment, seed, device, bits, data_name, progress, options)
     if not aligned:
-        for own in ("images", "aligned", "classifier", "checkpoint", "resume", "recipe"):
-            del given[own]
-        once = functools.partial(fit, **given, **recipe)
         restorer = fit_aligning(images, once, classifier=classifier, checkpoint=checkpoint, resume=resume)
-        restorer.metadata["seconds"] = round(time.monotonic() - started, 1)
-        return restorer
-    if classifier is not None:
+    elif classifier is not None:
         raise ValueError("a classifier is for images that are not aligned: fit(..., aligned=False, classifier=...)")
+    else:
+        restorer = once(images, checkpoint=checkpoint, resume=resume)
+    restorer.metadata["seconds"] = round(time.monotonic() - started, 1)
+    return restorer
+
+
+def _once(
+    preset: str | ShiftEstimator,
+    coordinates: Coordinates | None,
+    augment: Sequence[str | Augmentation],
+    seed: int,
+    device: str | torch.device,
+    bits: int,
+    data_name: str,
+    progress: bool,
+    options: FitOptions,
+    images: Any,
+    *,
+    checkpoint: str | Path | None,
+    resume: bool,
+) -> Restorer:
+    """Fit once, on images as they are."""
     name, augmentations = preset_name(preset), named(augment)
-    settings = {"preset": name, "data": data_name, "seed": seed, "augment": [*augmentations], **complete(name, recipe)}
+    chosen: dict[str, Any] = {key: value for key, value in options.items() if key in ImageOptions.__annotations__}
+    recipe = complete(name, {key: value for key, value in options.items() if key not in chosen})
     if type(bits) is not int or not 2 <= bits <= 21:
         raise ValueError(f"bits must be a whole number from 2 to 21, got {bits!r}")
-    examples = Examples(
-        images,
-        Canvas() if coordinates is None else coordinates,
-        validation=validation,
-        seed=seed,
-        drop_unusable=drop_unusable,
-        skip_unreadable=skip_unreadable,
-        whole=bool(augment),
-        scene=scene,
-        background=background,
-        moves=moves,
-        scope=scope,
-        workers=workers,
-        progress=progress,
-    )
-    settings |= examples.describe()
+    undone = Canvas() if coordinates is None else coordinates
+    examples = Examples(images, undone, seed=seed, whole=bool(augment), progress=progress, **chosen)
+    settings = {"preset": name, "data": data_name, "seed": seed, "augment": [*augmentations], **recipe}
     augmentations |= examples.last()
     network = _network(preset, examples, seed, augmentations).to(ranks.device(str(device)))
-    run = Run(network, examples, settings, augmentations)
+    run = Run(network, examples, settings | examples.describe(), augmentations)
     with _kept(run, checkpoint, resume) as store:
         run.train(store, progress)
         _warn_of_guessing(run)
-        restorer = _restorer(run, bits, progress)
-    restorer.metadata["seconds"] = round(time.monotonic() - started, 1)
-    return restorer
+        return _restorer(run, bits, progress)
 
 
 def _warn_of_guessing(run: Run) -> None:

@@ -15,7 +15,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ from unshift.ragged import Images, batches, is_ragged
 from unshift.scenes import Background, Scenes, plain_ground
 from unshift.shifts import check_images
 
-__all__ = ["Examples"]
+__all__ = ["Examples", "ImageOptions"]
 
 SAMPLE = 1000
 SAMPLE_BYTES = 2**24
@@ -45,6 +45,31 @@ PRINTS = 64
 """Images whose fingerprints a restorer keeps."""
 
 
+class ImageOptions(TypedDict, total=False):
+    """Which images are learnt from, what is made of them, and how they move."""
+
+    validation: int | float
+    """Images held out: a number, or a share. Default: a tenth."""
+    drop_unusable: bool
+    """Leave out constant images and moved copies of others instead of refusing them."""
+    skip_unreadable: bool
+    """Leave out images that cannot be read; ``metadata["unreadable"]`` names them."""
+    workers: int
+    """Processes that read images beside the training. Default: those of a ``DataLoader``, else none."""
+    scene: Sequence[int] | None
+    """The size of the scenes to make of the images, if the coordinates cut a window out of one: the images are then
+    objects, each pasted at a random place, and the place is what is learnt. Default: twice the window."""
+    background: str | Path | Background
+    """What is behind them there: "plain", "noise", "clutter" (pieces of other images, the default), a folder of images,
+    or a function, as :mod:`unshift.scenes` describes."""
+    moves: Kind
+    """What enters on one side when an image leaves on the other: "circular" (the default), itself; "zeros"; "edge", its
+    edge; "crop", the rest of the photo, of which the net then sees a window smaller by ``scope`` on every side. All but
+    the first lose pixels, so the images are moved for real while it trains."""
+    scope: int | None
+    """The largest of these moves along each axis, in pixels. Default: an eighth of the shorter side."""
+
+
 class Examples:
     """The images to learn from: where canvases are smaller, and nothing is done to images first, only those.
 
@@ -52,17 +77,11 @@ class Examples:
         images: Whatever :func:`unshift.data.reading.open_reader` takes, or a folder of image files. The tensors of a
             list may be of any sizes.
         coordinates: What to undo.
-        validation: Images held out: a number, or a share.
-        seed: It chooses them, and the order of the others.
-        drop_unusable: Leave out images that cannot be learnt from instead of refusing them.
-        skip_unreadable: Leave out images that cannot be read.
+        seed: It chooses the images held out, and the order of the others.
         whole: Read the images themselves: something is done to them first.
-        scene: Where a window is to be cut out of scenes, their size. None: twice the window.
-        background: What is behind the objects of these scenes.
-        moves: How the images move: with or without a loss.
-        scope: The largest of moves that lose pixels.
-        workers: Processes that read.
         progress: Tell how far it is.
+
+    The other arguments are those of :class:`ImageOptions`.
 
     Raises:
         ValueError: If nothing is left to train on, or to hold out.
