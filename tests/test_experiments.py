@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import unshift
-from unshift.experiments import catalogue, experiments, find, reproduce
+from unshift.data.files import DataError, root
+from unshift.experiments import catalogue, experiments, find, mitogenomes, reproduce
 from unshift.experiments.answers import Remembering
 from unshift.experiments.cases import CASES
 from unshift.experiments.record import Case, Experiment, Options, Row, Table
@@ -21,6 +22,8 @@ from unshift.experiments.record import Case, Experiment, Options, Row, Table
 QUICK = {"quick": True, "progress": False}
 
 NAMES = [experiment.name for experiment in experiments()]
+ONLY_WITH_DATA = {"genomes": "mitogenomes-teleost.fa.gz", "light-curves": "rr-lyrae-stripe82.csv.gz"}
+"""Experiments on data that the package has no sample of."""
 
 
 # --- records and renderers -------------------------------------------------------------------------
@@ -219,7 +222,10 @@ def test_what_cannot_be_run_is_refused(item, options, message, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_every_experiment_runs_at_small_scale_without_any_data(name, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path / "nothing"))
+    if name not in ONLY_WITH_DATA:
+        monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path / "nothing"))
+    elif not (root() / ONLY_WITH_DATA[name]).is_file():
+        pytest.skip(f"{ONLY_WITH_DATA[name]} is not in the data folder")
     results = reproduce([name], tmp_path, **QUICK)[name]
     stored = json.loads((tmp_path / "results.json").read_text(), parse_constant=lambda constant: pytest.fail(constant))
     assert set(stored[name]) == set(results) == {case.name for case in find(name).cases}
@@ -227,12 +233,20 @@ def test_every_experiment_runs_at_small_scale_without_any_data(name, tmp_path, m
     assert find(name).claim in page
     shown = capsys.readouterr().out
     for case, result in results.items():
-        assert result["data"] in page
+        assert result.get("data", "") in page
         for block in find(name).show(case, stored[name]):
             if isinstance(block, Table):
                 assert block.rows[0].label in shown
         if isinstance(result.get("restored"), dict):
             assert all(entry["same_at_every_scope"] for entry in result["restored"].values())
+
+
+@pytest.mark.parametrize("name", ONLY_WITH_DATA)
+def test_data_that_is_missing_is_named_with_where_it_comes_from(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
+    mitogenomes.genomes.cache_clear()
+    with pytest.raises(DataError, match=f"{ONLY_WITH_DATA[name]} is missing.*docs/sequences.md"):
+        reproduce([name], tmp_path, **QUICK)
 
 
 @pytest.mark.slow

@@ -70,7 +70,8 @@ def genomes() -> tuple[Mitogenome, ...]:
     path = root() / FILE
     if not path.is_file():
         raise DataError(
-            f"{path} is missing: mitogenomes of bony fish from GenBank, by the accessions in {ACCESSIONS.name}"
+            f"{path} is missing: mitogenomes of bony fish from GenBank, by the accessions in {ACCESSIONS.name}, "
+            "as docs/sequences.md says"
         )
     first: dict[str, Record] = {}
     for record in read_fasta(path):
