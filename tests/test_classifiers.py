@@ -149,7 +149,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(stripes, tmp_path, monkeypatc
     monkeypatch.setattr(Checkpoint, "save_sometimes", die)
     with pytest.raises(Killed):
         train_classifier(TINY, images, labels, checkpoint=path, progress=False)
-    with pytest.raises(ValueError, match=r"another run \(epochs differ\)"):
+    with pytest.raises(ValueError, match=r"another run \(other settings: epochs\)"):
         train_classifier(replace(TINY, epochs=3), images, labels, checkpoint=path, progress=False)
 
 

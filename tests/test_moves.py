@@ -70,7 +70,7 @@ def test_turns_lose_nothing_and_a_ring_moves_along_its_axis():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("wrap", Canvas(), 2), "no moves 'wrap'; there are circular, zeros, edge, crop"),
+        (("wrap", Canvas(), 2), "no kind of moves named 'wrap'; there are circular, zeros, edge, crop"),
         (("zeros", Canvas()), "need a scope of 0 or more pixels, got None"),
         (("zeros", Polar(8, angles=8, radii=4), 2), "shifts of whole images; this undoes rotations"),
         (("crop", Canvas(window=(4, 4)), 2), "shifts of whole images; this undoes circular shifts of scenes"),
@@ -82,7 +82,7 @@ def test_moves_that_make_no_sense_are_refused(arguments, message):
 
 
 def test_images_too_small_and_shifts_too_large_are_refused():
-    with pytest.raises(ValueError, match="no window left that moves by up to 3"):
+    with pytest.raises(ValueError, match="too small for windows that move by up to 3"):
         Moves("crop", Canvas(), 3).move(ROW, Pose(torch.tensor([[0]])))
     with pytest.raises(ValueError, match="4 pixels is beyond the scope of 3"):
         Moves("edge", Canvas(), 3).move(ROW, Pose(torch.tensor([[-4]])))

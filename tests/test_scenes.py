@@ -138,7 +138,7 @@ def test_the_best_positions_are_no_neighbours():
         (lambda r: r.estimate(scene("random"), top=0), "top must be 1 or more positions, got 0"),
         (lambda r: r.estimate(scene("random"), top=True), "top must be 1 or more"),
         (lambda r: r.estimate(scene("random"), top=99), "no room for 99 positions .* among 18x22"),
-        (lambda r: r.redo(torch.ones(1, 1, *WINDOW), r.estimate(scene("random"))), "say how large that was, as size="),
+        (lambda r: r.redo(torch.ones(1, 1, *WINDOW), r.estimate(scene("random"))), "give the size of its scene"),
         (lambda r: r.redo(torch.ones(1, 1, 3, 3), r.estimate(scene("random")), size=SIZE), "a window of 8x9, or"),
         (lambda r: Canvas(window=(0, 8)), "positive sizes"),
         (lambda r: Canvas(pad=2, window=(8, 8)), "has no pad"),

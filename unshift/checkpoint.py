@@ -117,7 +117,7 @@ class Checkpoint:
         if settings != self.settings:
             other = sorted(k for k in {*settings, *self.settings} if settings.get(k) != self.settings.get(k))
             raise ValueError(
-                f"{self.path}: a checkpoint of another run ({', '.join(other)} differ); "
+                f"{self.path}: a checkpoint of another run (other settings: {', '.join(other)}); "
                 "give the same settings, or delete it to start over"
             )
         try:

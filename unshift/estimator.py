@@ -110,13 +110,13 @@ class ShiftEstimator(nn.Module):
         kernel_size: Of the local layers, one entry per axis they see.
         bias: Whether layers have a bias.
         activation: ``"relu"``, ``"abs"`` or ``"none"``.
-        line_channels: Output channels of the 1-D layers along each axis. Empty: there are none.
+        line_channels: Output channels of the 1-D layers along each axis. Empty for no such layers.
         line_kernel_size: Of the 1-D layers, one entry per spatial axis.
         size: The one image size that the network fits (dense filters), or None for any.
         across: Extents of axes that do not move and come as channels, after the channels proper. The local filters
             see them as their first axes. Only for nets with lines.
-        symmetric: Make every filter one with its quarter turns, so that scores turn with square images.
-        corners: Of a symmetric net, score the corners between pixels: position ``M`` is then the corner before pixel
+        symmetric: Make every filter equal to its quarter turns, so that scores turn with square images.
+        corners: For a symmetric net, score the corners between pixels: position ``M`` is then the corner before pixel
             ``M`` along each axis. For that the first kernel is made even; all others of a symmetric net are odd.
 
     Raises:

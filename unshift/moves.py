@@ -46,7 +46,7 @@ class Moves:
 
     def __init__(self, kind: Kind, coordinates: Coordinates, scope: int | None = None) -> None:
         if kind not in MOVES:
-            raise ValueError(f"no moves {kind!r}; there are {', '.join(MOVES)}")
+            raise ValueError(f"no kind of moves named {kind!r}; there are {', '.join(MOVES)}")
         if kind != "circular":
             if "shift" not in coordinates.reads or coordinates.window is not None:
                 raise ValueError(f"moves that lose pixels are shifts of whole images; this undoes {coordinates.undoes}")
@@ -66,7 +66,7 @@ class Moves:
         """
         if kind == "circular":
             if scope is not None:
-                raise ValueError("scope is for moves that lose pixels; to learn from, all circular moves are the same")
+                raise ValueError("scope is for moves that lose pixels (zeros, edge, crop); circular moves need none")
             return None
         found = cls(kind, coordinates, max(1, min(size) // PART) if scope is None else scope)
         found.seen(size)
@@ -88,7 +88,7 @@ class Moves:
         """
         found = tuple(n - 2 * self._margin for n in size)
         if min(found) < 1:
-            raise ValueError(f"images of {size} have no window left that moves by up to {self.scope} pixels")
+            raise ValueError(f"images of size {size} are too small for windows that move by up to {self.scope} pixels")
         return found
 
     def move(self, images: Tensor, pose: Posed) -> Tensor:

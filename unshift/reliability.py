@@ -1,6 +1,6 @@
 """How far a confidence can be relied on, and the curve that makes a probability of it.
 
-**Right** means that the pose found is the very pose, to the pixel (of a rotation: to the step). So a calibrated
+**Right** means that the pose found is the true one, to the pixel (for a rotation: to the step). So a calibrated
 confidence of 0.9 says: of 100 such images, 90 are restored exactly.
 """
 
@@ -43,7 +43,7 @@ class Judged(NamedTuple):
 
     @property
     def right(self) -> Tensor:
-        """Whether the pose is the very one, bool ``(n,)``."""
+        """Whether the pose is exactly right, bool ``(n,)``."""
         return self.distance == 0
 
 
@@ -79,7 +79,7 @@ class Reliability:
     """coverage, share of those covered that is wrong, and the confidence from which on an image is covered"""
 
     def risk_at(self, coverage: float) -> float:
-        """Return the share that is wrong of the images of highest confidence, so many that they cover ``coverage``."""
+        """Return the share of errors among the images of highest confidence, as many as ``coverage`` says."""
         return next(wrong for share, wrong, _ in self.risk if share >= coverage - 1e-9)
 
     def as_dict(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _rises(one: tuple[int, float, float], other: tuple[int, float, float]) -> bo
 
 
 def calibrate(restorer: Restorer | Chain, batches: Callable[[], Iterable[Batch]]) -> Judged:
-    """Make the confidence of a restorer the probability that the pose it finds is the very one.
+    """Make the confidence of a restorer the probability that the pose it finds is exactly right.
 
     Of a chain, stage by stage: each on what the stages before it have undone.
 
@@ -170,7 +170,7 @@ def calibrate(restorer: Restorer | Chain, batches: Callable[[], Iterable[Batch]]
         ValueError: If it lets images pass.
     """
     if restorer.min_confidence:
-        raise ValueError(f"a restorer is calibrated with min_confidence 0, got {restorer.min_confidence}")
+        raise ValueError(f"set min_confidence to 0 before calibrating a restorer; it is {restorer.min_confidence}")
     stages = restorer.stages
     for stage in stages:
         stage.curve = None

@@ -32,7 +32,7 @@ Background = Callable[[Tensor, Sequence[int], float, torch.Generator], Tensor]
 PIECE = 4
 """Clutter is cut into pieces of this part of an object's side: 8x8 of 32x32."""
 COVERED = 6
-"""At most one pixel in so many is clutter: ten pieces of 8x8 in a scene of 64x64."""
+"""At most one pixel in this many is clutter: ten pieces of 8x8 in a scene of 64x64."""
 NOISE = 0.5
 """The strongest noise, as a share of the objects' range."""
 

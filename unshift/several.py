@@ -48,7 +48,7 @@ def runners_up(
         score_unit: What one step of the scores is worth, in nats.
 
     Raises:
-        ValueError: If there is no room for so many.
+        ValueError: If there is no room for this many.
     """
     size = tuple(scores.shape[2:])
     frame = unravel(first, size)

@@ -101,7 +101,7 @@ def assert_equivariant(
     if not error <= tolerance:
         raise AssertionError(
             f"not equivariant on {tuple(size)}: the output differs by up to {error:.3g} "
-            f"between shift-then-module and module-then-shift, allowed is {tolerance:g}"
+            f"between shift-then-module and module-then-shift, where {tolerance:g} is allowed"
         )
 
 

@@ -148,7 +148,7 @@ def _warn_of_guessing(run: Run) -> None:
             f"this is near guessing: the loss on the images held out is {run.best_loss:.2f}, and {run.chance:.2f} is "
             f"that of one guess in {round(math.exp(run.chance)):,}; more images than {len(run.examples.train):,}, more "
             "epochs or another preset may help: seam for photos, dense or paper for objects on a plain background",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -164,7 +164,9 @@ def _network(
     else:
         network = copy.deepcopy(preset)
     if "windows" in augmentations and network.size is not None:
-        raise ValueError(f"windows are for nets that take images of any size; this one takes {network.size}")
+        raise ValueError(
+            f"augment 'windows' needs a network for images of any size; this one takes {network.size} only"
+        )
     return network
 
 

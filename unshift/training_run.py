@@ -177,6 +177,6 @@ class Run:
             warnings.warn(
                 f"after one epoch the loss {loss:.2f} is still that of guessing ({chance:.2f}): "
                 "these images may have no upright position to learn, or try another seed",
-                stacklevel=4,
+                stacklevel=6,
             )
             self.chance = 0.0

@@ -38,7 +38,7 @@ class Estimate(NamedTuple):
     """float64 ``(batch,)``: degrees counter-clockwise; None where the restorer knows of none."""
     confidence: Tensor
     """float64 ``(batch,)``, in [0, 1]: softmax probability of the chosen position, and, of a restorer that was
-    calibrated, the probability that the pose is the very one."""
+    calibrated, the probability that the pose is exactly right."""
     tied: Tensor
     """bool ``(batch,)``: several positions had the highest score, and the tie rule chose among them."""
     doubtful: Tensor | None = None
@@ -77,7 +77,7 @@ class Undoing(nn.Module):
     trained_on: dict[str, Any]
     """What the images were like that it was trained on: size, channels, range, preparation. Saved with it."""
     min_confidence: float = 0.0
-    """Images of a lower confidence pass as they are, and are marked ``doubtful``: so their moves are not undone."""
+    """Images of a lower confidence pass unchanged, marked as ``doubtful``: their moves are not undone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,16 +108,16 @@ class Undoing(nn.Module):
         """Read the pose off ``images``.
 
         Args:
-            images: A tensor ``(batch, channel, *spatial)``, or of one image, ``(channel, *spatial)``; a NumPy array of
-                either shape, with the channels last if that is where they are; a Pillow image; or a list of tensors
+            images: A tensor ``(batch, channel, *spatial)``, or one image ``(channel, *spatial)``; a NumPy array of
+                either shape, with the channels first or last; a Pillow image; or a list of tensors
                 ``(channel, *spatial)`` of any sizes.
-            of: What will be undone, where the network sees another form of it (the grey of a colour image): ties are
+            of: What will be undone, if the network sees another form of it (the grey of a colour image): ties are
                 settled by comparing these. Default: ``images``.
-            top: Of scenes with several objects, how many positions to return that are no neighbours: not within half a
-                window of each other or, without a window, next to each other.
+            top: For scenes with several objects: how many positions to return. No two are within half a window of each
+                other or, without a window, next to each other.
 
         Returns:
-            The estimate of a batch: of a single image, of a batch of one. With ``top``, a list of so many estimates,
+            The estimate of the batch; a single image is a batch of one. With ``top``, a list of this many estimates,
             the best first, in an order that no move changes; each confidence is among the positions that were left.
 
         Warns:
@@ -155,9 +155,9 @@ class Undoing(nn.Module):
         """Put upright ``images`` back where the input was: a mask, a map of boxes, another image.
 
         Args:
-            images: As large as what :meth:`restore` returns.
-            estimate: Of the input.
-            size: That of the scene, where a window was cut out of one.
+            images: Of the size that :meth:`restore` returns.
+            estimate: What :meth:`estimate` said of the input.
+            size: The size of the scene, if a window was cut out of one.
         """
         return self._each(
             lambda x, pose: self.coordinates.redo(self.coordinates.on_scene(x, size), pose), images, estimate
@@ -190,7 +190,7 @@ class Undoing(nn.Module):
             given = self._given(images)
             return given.back(act(given.values, estimate))
         if len(images) != len(estimate.shift):
-            raise ValueError(f"an estimate of {len(estimate.shift)} images does not fit {len(images)} of them")
+            raise ValueError(f"the estimate is of {len(estimate.shift)} images, but {len(images)} were given")
         return [act(image[None], rows(estimate, slice(at, at + 1)))[0] for at, image in enumerate(images)]
 
     def _given(self, images: Any) -> Given:
@@ -218,7 +218,7 @@ class Undoing(nn.Module):
         return [self.doubted(one) for one in found]
 
     def doubted(self, estimate: Estimate) -> Estimate:
-        """Mark the images that are less sure than ``min_confidence``, and take their pose for none."""
+        """Mark the images of a confidence below ``min_confidence``, and set their pose to no move."""
         if not 0 <= self.min_confidence <= 1:
             raise ValueError(f"min_confidence must lie between 0 and 1, got {self.min_confidence}")
         if not self.min_confidence:

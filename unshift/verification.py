@@ -112,7 +112,7 @@ def verify(
 ) -> Verification:
     """Check that moves of images are undone to the same image, bit for bit: every move of every image, unless bounded.
 
-    The moves are those of the restorer's own group: all shifts; all shifts and turns; of rotations, the quarter turns.
+    The moves are those of the restorer's own group: all shifts; all shifts and turns; for rotations, the quarter turns.
 
     **Brute force** sends each of the moved images through the whole restorer and compares the bits.
 
@@ -122,14 +122,14 @@ def verify(
     scores, the tie rule on the moved image, and the image that results. To rely on no argument at all, run brute force
     on a sample as well. The argument is about our integers, so any other scorer gets brute force, and so does a chain.
 
-    **Bounded**, moves are drawn at random, the same ones each time. Of an image with one highest score, what is left
-    out follows by that argument: moved scores have one highest score too, where it was moved to. Of a tied image, whose
-    choice is the tie rule's, it does not.
+    **With a bound**, moves are drawn at random, the same ones each time. For an image with one highest score, the moves
+    left out follow by that argument: moved scores have one highest score too, where it was moved to. For a tied image,
+    where the tie rule chooses, they do not.
 
     Args:
         restorer: What to check. With padding, moves are taken on the padded canvas, where they are circular.
         images: ``(batch, channel, *spatial)``, or a list of ``(channel, *spatial)`` of any sizes; unmoved or not.
-        brute_force: Rely on nothing.
+        brute_force: Send every moved image through the whole restorer.
         moves: Check at most this many moves of each image.
         seconds: Check as many moves, and if need be images, as take about this long: how long one takes is tried first.
         batch_size: Moved images at a time.

@@ -36,7 +36,7 @@ def save(restorer: Restorer | Chain, path: str | Path) -> None:
 
     Args:
         restorer: What to write; its metadata too.
-        path: The file, ``.safetensors`` by custom.
+        path: The file, usually ``.safetensors``.
 
     Raises:
         ValueError: If it has another scorer than a quantised network, or metadata that is not plain data.
@@ -104,7 +104,7 @@ def load(path_or_name: str | Path, *, pad: int | None = None, min_confidence: fl
     Args:
         path_or_name: A file, or a shipped restorer's name.
         pad: Put images on a margin of this many constant pixels first, and cut them out again after.
-        min_confidence: Let images of a lower confidence pass as they are, marked as ``doubtful`` in the estimate.
+        min_confidence: Pass images of a lower confidence unchanged, marked as ``doubtful`` in the estimate.
 
     Returns:
         The restorer, in evaluation mode.
@@ -153,7 +153,7 @@ def _check_numbers(scorer: IntegerEstimator) -> None:
     """Raise unless the numbers can be those of a network: a checksum vouches for the bytes, not for their sense."""
     for name, tensor in scorer.state_dict().items():
         if "divisor" in name and int(tensor.min()) < 1:
-            raise ValueError(f"{name} must be 1 or more")
+            raise ValueError(f"{name} must be 1 or more everywhere")
         if name.endswith("_bits"):
             value = float(tensor.view(torch.float64))
             if not (math.isfinite(value) and value > 0):

@@ -104,7 +104,7 @@ def test_fit_every_kind_of_pose(flags, coordinates, step, made):
     restorer = unshift.load("x.safetensors")
     assert coordinates.items() <= restorer.coordinates.describe().items()
     assert "finished already" in good(*command, "--resume").stderr
-    assert "(coordinates differ)" in bad(*command[:4], *QUICK, "--resume")
+    assert "(other settings: coordinates)" in bad(*command[:4], *QUICK, "--resume")
     found = good_json("verify", "--data", made / "blobs.npy", "--restorer", "x.safetensors", "--limit", 2)
     assert found["exact"]
     good("evaluate", "--data", made / "blobs.npy", "--restorer", "x.safetensors", "--limit", 9)
@@ -121,7 +121,7 @@ def test_fit_with_augmentations_and_an_average(made):
 def test_fit_refuses_scenes_that_cannot_be(made):
     Path("empty").mkdir()
     start = ("fit", made / "blobs.npy", "--out", "x.safetensors")
-    assert bad(*start, "--scene", 32).startswith("--scene and --background are for scenes: give the --window")
+    assert bad(*start, "--scene", 32).startswith("--scene and --background need a --window")
     assert bad(*start, "--window", 13) == "a window of 13x13 is larger than the object images, 12x12"
     assert bad(*start, "--window", 12, "--background", "empty").startswith("empty holds no image files")
     assert "--window takes one number (32)" in bad(*start, "--window", "wide")
@@ -244,7 +244,7 @@ def test_fit_skips_what_cannot_be_read_and_names_it(made):
     Path("in/broken.png").write_text("hello")
     message = bad("fit", "in", "--out", "x.safetensors", *QUICK)
     assert "in/broken.png cannot be read as an image (" in message
-    assert "--skip-unreadable passes over such files" in message
+    assert "--skip-unreadable skips such files" in message
     text = good("fit", "in", "--out", "x.safetensors", "--skip-unreadable", *QUICK).stdout
     assert "skipped 1 files: in/broken.png cannot be read as an image (" in text
     assert unshift.load("x.safetensors").metadata["train_images"] == 18

@@ -31,7 +31,10 @@ def test_resuming_a_finished_run_leaves_it_alone(made):
     assert "finished already" in result.stderr
     assert Path("x.safetensors").read_bytes() == first
     message = bad(*again, "--resume", "--seed", 1, "--pad", 1)
-    assert message == "x.safetensors is finished, but of another run (preparation, seed differ); --force overwrites it"
+    assert (
+        message
+        == "x.safetensors is the result of another run (other settings: preparation, seed); --force overwrites it"
+    )
 
 
 def interrupted_fit(made, monkeypatch, out: str = "x.safetensors") -> None:
@@ -67,7 +70,7 @@ def test_an_interrupted_run_is_resumed_and_never_lost_by_mistake(made, monkeypat
     interrupted_fit(made, monkeypatch)
     again = ("fit", made / "blobs.npy", "--out", "x.safetensors", *QUICK)
     assert "is left from a run that did not finish; --resume goes on, --force starts over" in bad(*again)
-    assert "a checkpoint of another run (seed differ)" in bad(*again, "--resume", "--seed", 1)
+    assert "a checkpoint of another run (other settings: seed)" in bad(*again, "--resume", "--seed", 1)
     good(*again, "--resume")
     good(*again[:3], "y.safetensors", *QUICK)
     resumed, whole = unshift.load("x.safetensors"), unshift.load("y.safetensors")

@@ -124,7 +124,7 @@ def test_places_that_cannot_be_written_are_refused(genomes, model, tmp_path):
     (tmp_path / "file").write_text("x")
     assert "cannot write to" in bad("restore", genomes, "--restorer", model, "--out", tmp_path / "file" / "out.fa")
     assert "is a folder" in bad("restore", genomes, "--restorer", model, "--out", tmp_path)
-    assert "no FASTA file" in bad("restore", genomes, "--restorer", model, "--out", tmp_path / "out.txt")
+    assert "not a name for a FASTA file" in bad("restore", genomes, "--restorer", model, "--out", tmp_path / "out.txt")
     assert "is one of the inputs" in bad("restore", genomes, "--restorer", model, "--out", genomes, "--force")
     (tmp_path / "out.csv").write_text("mine")
     assert "out.csv exists" in bad("restore", genomes, "--restorer", model, "--out", tmp_path / "out.fa")

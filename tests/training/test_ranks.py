@@ -153,7 +153,7 @@ def test_what_cannot_be_shared_is_refused(folder):
     few = torchrun(2, "fit", "blobs.npy", "--validation", 99, "--out", "x.safetensors")
     assert "2 processes are more than the 1 images" in few.stderr
     other = torchrun(2, "models")
-    assert "several processes share fit, evaluate, restore, verify only; run `unshift models`" in other.stderr
+    assert "only fit, evaluate, restore, verify can run as several processes; run `unshift models`" in other.stderr
     assert other.returncode == few.returncode == 1
     assert not Path("x.safetensors").exists()
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 
+import fits
 import numpy as np
 import pytest
 import torch
@@ -132,9 +133,12 @@ def test_the_rates_are_those_of_the_integers_on_images_never_trained_on(images):
     assert restorer.metadata["validation"] == restoration_rates(restorer, images[order[:12]]).as_dict()
 
 
-def test_guessing_is_warned_of(images):
-    with pytest.warns(UserWarning, match="still that of guessing"):
+def test_guessing_is_warned_of_where_fit_is_called(images):
+    with pytest.warns(UserWarning, match="still that of guessing") as first:
         quick(images, learning_rate=1e-9, batch_size=1)
+    with pytest.warns(UserWarning, match="this is near guessing") as second:
+        quick(images, learning_rate=1e-9)
+    assert {warning.filename for warning in [*first, *second]} == {fits.__file__}
 
 
 # --- what it tells meanwhile -----------------------------------------------------------------------

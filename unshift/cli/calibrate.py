@@ -1,9 +1,9 @@
-"""Make a restorer's confidence the probability that the pose it finds is the very one.
+"""Turn a restorer's confidence into the probability that the pose it finds is exactly right.
 
-Unmoved images of the kind it was trained on, but others than those, show how often it is right at which
-confidence; the curve through that is kept in the file. What is restored, and to what, stays the same to
-the last bit. fit does this by itself, on the images it holds out: this command is for files of earlier
-versions, and for images that are somewhat different.
+Give unmoved images of the kind it was trained on, but not the same ones. They show how often it is right at each
+confidence, and the file keeps that curve. What is restored, and to what, stays the same to the last bit. fit does this
+by itself, on the images it holds out: this command is for files of earlier versions, and for images that are somewhat
+different.
 
 \b
 Examples:
@@ -31,7 +31,7 @@ def calibrate(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Make a restorer's confidence the probability that the pose it finds is the very one."""
+    """Turn a restorer's confidence into the probability that the pose it finds is exactly right."""
     from unshift.data.reading import open_reader
     from unshift.reliability import calibrate as make_probable
     from unshift.reliability import reliability

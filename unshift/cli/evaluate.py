@@ -1,20 +1,21 @@
 """Measure how often a restorer is right, and what a frozen classifier gains by it.
 
-Without a classifier: the share of unmoved images that it leaves as they are. That is also its share on
-moved ones, where moves are undone exactly: every shift of an image is restored to the same image. With
-one: the accuracy on images that are moved at random in the way the restorer undoes (shifted, turned,
-rotated), up to each of --scopes, without and with the restorer, and (with --seeds 2 or more) the share
-of images classified alike under all random moves. At scope 0 nothing moves; at any other, and with any,
-a restorer that undoes turns as well gets any turn.
+Without a classifier, this is the share of unmoved images that the restorer leaves as they are. Where moves are undone
+exactly, moved images have the same share: every shift of an image is restored to the same image.
 
-Beside the rates: how far the confidence is off as the probability of being restored exactly (expected
-calibration error, 15 bins), and how many are wrong among the 90% it is surest of. --report draws both. With
---min-confidence, images below it go to the classifier as they came.
+With a classifier, it is also the accuracy on images that are moved at random, up to each of --scopes, without and with
+the restorer. The moves are those that the restorer undoes: shifts, turns, rotations. With --seeds 2 or more, it is also
+the share of images that get the same verdict under all random moves. At scope 0 nothing moves; at all other scopes, a
+restorer that undoes turns gets any turn.
 
-With --moves zeros, edge or crop the images lose what leaves them: rates are then those of moves up to the
-largest of --scopes, found to the very pixel. Crops are windows that leave that many pixels on every side.
+The confidence is compared with the share that is restored exactly (expected calibration error, 15 bins), and the errors
+among the 90% of the images with the highest confidence are counted. --report draws both. With --min-confidence,
+images of a lower confidence go to the classifier unchanged.
 
-The images are prepared as the restorer's own were; --size, --crop, --channels and --pad change that.
+With --moves zeros, edge or crop, images lose the pixels that leave them. The rates are then those of moves up to the
+largest of --scopes, found to the pixel. Crops are windows that leave that many pixels on every side.
+
+The images are prepared like those the restorer was trained on; --size, --crop, --channels and --pad change that.
 
 A shipped classifier gets the restored images scaled to the size it takes. Your own takes images (batch,
 channel, height, width) with values in 0..1, at the size the restorer works on, and returns logits

@@ -1,11 +1,10 @@
 """Write a restorer, and a classifier behind it, to one self-contained file.
 
-An .onnx file runs with onnxruntime alone, in Python, C++, Java or a browser. It takes images (batch, channel,
-height, width), float32 in 0..1, any number at a time, and returns restored, shift, confidence and tied, and turn
-and angle where the restorer reads them, the same to the last bit as PyTorch does, tied images included; with
---classifier also logits; with --min-confidence also doubtful, which marks the images that pass as they are.
---size is for restorers that take any size: it is the size of the images, which is that of the training images
-unless given.
+An .onnx file runs with onnxruntime alone, in Python, C++, Java or a browser. It takes any number of images (batch,
+channel, height, width), float32 in 0..1. It returns restored, shift, confidence and tied, and where the restorer reads
+them turn and angle: the same bits as PyTorch, tied images included. With --classifier it also returns logits; with
+--min-confidence also doubtful, which marks the images that pass unchanged. --size is for restorers that take any
+size: a file is for images of one size, by default that of the training images.
 
 \b
 Examples:
@@ -36,7 +35,7 @@ def export(
     ] = None,
     pad: Pad = None,
     min_confidence: MinConfidence = 0.0,
-    scores: Annotated[bool, typer.Option("--scores", help="The map of scores as one more output.")] = False,
+    scores: Annotated[bool, typer.Option("--scores", help="Return the map of scores as well.")] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:

@@ -1,14 +1,15 @@
 """Train a restorer on unlabelled, unmoved images and write it to one small file.
 
-The images are all that is needed: no labels, no moved copies of them. It learns to undo circular shifts,
-or, with --turns, --ring, --rotation or --window, another kind of move. While it trains, the state is kept in a
-checkpoint; after a kill, the same command with --resume goes on and ends in the same weights. The file
-remembers how its images were scaled and padded, so that evaluate and verify do the same. With --moves zeros,
-edge or crop the images are moved for real, and lose what leaves; with crop, the net sees windows that are
-smaller by --scope pixels on every side.
+The images need no labels and no moved copies. The restorer learns to undo circular shifts, or, with --turns,
+--ring, --rotation or --window, another kind of move. While it trains, its state is kept in a checkpoint: after a
+kill, the same command with --resume goes on and ends in the same weights. The file remembers how the images were
+scaled and padded, so that evaluate and verify do the same.
 
-With --unaligned the images need not stand where they should: fitting and restoring them alternate until they
-no longer move. One move of all of them remains free; a --classifier settles it, by being surest of them.
+With --moves zeros, edge or crop, the images really move during training and lose the pixels that leave them. With
+crop, the network sees windows that are smaller by --scope pixels on every side.
+
+With --unaligned, the images may stand anywhere: fitting and restoring them alternate until they no longer move. One
+move, common to all of them, remains free; a --classifier settles it, by the move that makes it most confident.
 
 \b
 Examples:
@@ -132,7 +133,7 @@ def _check_kind(asked: list[bool], scenes: tuple[Any, Any]) -> None:
     if sum(asked) > 1:
         raise ValueError("give one of --turns, --strand, --ring, --rotation and --window, not several")
     if not asked[-1] and scenes != (None, None):
-        raise ValueError("--scene and --background are for scenes: give the --window to cut out of them, too")
+        raise ValueError("--scene and --background need a --window, the part that is cut out of a scene")
 
 
 def _asked(**options: bool) -> list[str]:
@@ -191,7 +192,9 @@ def _finished(out: Path, asked: Mapping[str, Any]) -> Restorer | Chain:
     found = {**restorer.metadata, "preparation": restorer.trained_on.get("preparation")}
     asked = {**asked, "coordinates": asked["coordinates"].describe()}
     if other := [key for key, value in asked.items() if value is not None and found.get(key) != value]:
-        raise ValueError(f"{out} is finished, but of another run ({', '.join(other)} differ); --force overwrites it")
+        raise ValueError(
+            f"{out} is the result of another run (other settings: {', '.join(other)}); --force overwrites it"
+        )
     print(f"{out} is finished already; --force trains it again", file=sys.stderr)
     return restorer
 
@@ -217,7 +220,7 @@ def _told_of(state: Path) -> Iterator[None]:
     try:
         yield
     except UnreadableImage as error:
-        raise ValueError(f"{error}; --skip-unreadable passes over such files") from error
+        raise ValueError(f"{error}; --skip-unreadable skips such files") from error
     except KeyboardInterrupt:
         kept = f"the state is in {state}: the same command with --resume goes on"
         print(f"\n{kept if state.exists() else 'stopped before there was a state to keep'}", file=sys.stderr)

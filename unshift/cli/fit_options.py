@@ -36,24 +36,23 @@ Ring = Annotated[
     typer.Option(metavar="AXIS", help="Undo shifts along this axis only: 0 is the first of the image, -1 the last."),
 ]
 Rotation = Annotated[
-    bool, typer.Option("--rotation", help="Undo rotations, by any angle, of square images: paper or dense.")
+    bool,
+    typer.Option("--rotation", help="Undo rotations of square images by any angle. For the presets paper and dense."),
 ]
 Ground = Annotated[
     str | None,
     typer.Option(
         metavar="NAME|FOLDER",
-        help="What is behind them there: plain, noise, clutter (pieces of other images), or a folder of images.",
+        help="The background of scenes: plain, noise, clutter (pieces of other images), or a folder of images.",
         show_default="clutter",
     ),
 ]
 Scope = Annotated[
     int | None,
-    typer.Option(
-        min=1, metavar="N", help="The largest of such moves, in pixels.", show_default="an eighth of the side"
-    ),
+    typer.Option(min=1, metavar="N", help="The largest move that loses pixels.", show_default="an eighth of the side"),
 ]
 Unaligned = Annotated[
-    bool, typer.Option("--unaligned", help="The images are not aligned: fit and restore them in turn.")
+    bool, typer.Option("--unaligned", help="The images are not aligned: fit and restore them alternately.")
 ]
 
 # How it is learnt.
@@ -62,7 +61,7 @@ BatchSize = Annotated[int | None, typer.Option(help="Images per step. Default: t
 LearningRate = Annotated[float | None, typer.Option(help="Peak of the one-cycle schedule. Default: the preset's.")]
 Average = Annotated[
     float | None,
-    typer.Option(help="Use a running average of the weights that forgets by this factor a step, such as 0.999."),
+    typer.Option(help="Use a running average of the weights, with this decay per step, such as 0.999."),
 ]
 Patience = Annotated[int, typer.Option(metavar="N", help="Stop after N epochs without improvement.")]
 Mirror = Annotated[bool, typer.Option("--mirror", help="Show each image flipped half of the time: for photos.")]
@@ -73,7 +72,8 @@ Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Same seed, same w
 Device = Annotated[str, typer.Option(help="cpu, cuda, mps, ...")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads. Default: PyTorch's.")]
 Workers = Annotated[
-    int | None, typer.Option(min=0, help="Processes that read image files meanwhile.", show_default="2 for many")
+    int | None,
+    typer.Option(min=0, help="Processes that read image files while it trains.", show_default="2 for 200 or more"),
 ]
 
 # What is kept, and what is left out.

@@ -90,12 +90,12 @@ def read_share(text: str) -> int | float:
     raise BadOption(f"--validation takes a number of images (500) or a share of them (0.1), got {text!r}")
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
 Data = Annotated[
     str, typer.Option("--data", help="A data set's name, a folder of images, one image, a .npy or .npz file.")
 ]
 Model = Annotated[str, typer.Option("--restorer", help="A shipped restorer's name, or a file that `fit` wrote.")]
-RestorerFile = Annotated[Path, typer.Option("--out", help="The file to write; .safetensors by custom.")]
+RestorerFile = Annotated[Path, typer.Option("--out", help="The file to write, usually .safetensors.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite OUT.")]
 Split = Annotated[
     str | None, typer.Option("--split", help="Part of a data set, or subfolder of a folder. Default: test, if any.")
@@ -117,16 +117,18 @@ Scopes = Annotated[
 Share = Annotated[Any, typer.Option(parser=read_share, metavar="N|SHARE", help="Images held out: a number or a share.")]
 RealMoves = Annotated[
     Loss,
-    typer.Option(help="What enters where an image leaves: itself (circular), zeros, its edge, or more of it (crop)."),
+    typer.Option(
+        help="What fills the gap behind a moved image: its other side (circular), zeros, its edge, more of it (crop)."
+    ),
 ]
 MinConfidence = Annotated[
     float,
     typer.Option(
-        min=0, max=1, metavar="SHARE", help="Let images of a lower confidence pass as they are.", show_default=False
+        min=0, max=1, metavar="SHARE", help="Pass images of a lower confidence unchanged.", show_default=False
     ),
 ]
 SkipUnreadable = Annotated[
-    bool, typer.Option("--skip-unreadable", help="Pass over files that cannot be read, and name them in the end.")
+    bool, typer.Option("--skip-unreadable", help="Skip files that cannot be read, and name them at the end.")
 ]
 # What is done to images before the network sees them: the same four, with the same meaning, wherever images are read.
 Size = Annotated[
@@ -159,5 +161,5 @@ Channels = Annotated[
 ]
 Pad = Annotated[
     int | None,
-    typer.Option(min=0, metavar="N", help="Then let the network see them with N black pixels on every side."),
+    typer.Option(min=0, metavar="N", help="Then add N black pixels on every side, for the network to see."),
 ]

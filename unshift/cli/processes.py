@@ -18,7 +18,7 @@ def together() -> Iterator[None]:
     """Join the other processes of the run, if there are any; all but the first print nothing on stdout.
 
     Raises:
-        ValueError: If the command is none that several processes can share, or they do not have the same one.
+        ValueError: If several processes cannot share the command, or do not have the same one.
     """
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:  # PyTorch is not imported for that
         yield
@@ -26,7 +26,7 @@ def together() -> Iterator[None]:
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     if command not in COMMANDS:
         words = ", ".join(COMMANDS)
-        raise ValueError(f"several processes share {words} only; run `unshift {command}` without torchrun")
+        raise ValueError(f"only {words} can run as several processes; run `unshift {command}` without torchrun")
     from unshift.ranks import is_first, joined
 
     with joined(sys.argv[1:]), contextlib.nullcontext() if is_first() else contextlib.redirect_stdout(io.StringIO()):

@@ -2,25 +2,23 @@
 
 Shifts and turns move pixels and change none: PNG and other lossless formats keep every value, mode and
 palette. Rotations by other than quarter turns mix neighbouring pixels; images with a palette then become
-RGB. JPEG is lossy by nature and is written again at quality 95. Files keep their names, and the places
-they had in a folder. If any file cannot be read, nothing is written, unless --skip-unreadable passes it
-over and the summary names it.
+RGB. JPEG is lossy, and is written again at quality 95. Files keep their names, and their places in a folder. If a
+file cannot be read, nothing is written; with --skip-unreadable it is skipped, and the summary names it.
 
-Images are restored at the size they have, if the restorer takes any (the presets seam and paper do; it
-says so if they are not what it was trained on). One that is bound to a size says which; --resize or
---size then scales the images first, and they are written at that size. With --pad the margin is only
-looked at, and not written.
+Images are restored at their own size if the restorer takes any size (the presets seam and paper do; a warning says so
+if the images are unlike those it was trained on). A restorer for one size says which: --resize or --size then scales
+the images first, and they are written at that size. The network sees the margin of --pad, but it is not written.
 
-OUT/poses.csv lists, per file, what was found: down and right are the shift in pixels, from 0 to size-1
-as it is circular, or with --pad the short way round, so that -2 is 2 up or left; turn is the turn's name;
-angle is in degrees, counter-clockwise; and then the confidence in 0..1, and whether several poses tied.
-It has the columns that the restorer reads; with --min-confidence also restored, which is false for the
-images that were copied as they are.
+OUT/poses.csv lists what was found, a row per file. down and right are the shift in pixels, from 0 to size-1 as it is
+circular; with --pad the short way round, so that -2 is 2 up or left. turn is the turn's name; angle is in degrees,
+counter-clockwise. The confidence is in 0..1, and tied says whether several poses scored the same. There are only the
+columns that the restorer reads. With --min-confidence there is one more, restored: false for images that were copied
+unchanged.
 
-Sequences of FASTA files are turned to their start, in order, into one FASTA file OUT, letters and headers
-as they were. Beside it, OUT's name with .csv is a table: name, length, start (the base of the input,
-counted from 1, that became the first), strand, confidence, tied, and oriented, which is false for those
-that --min-confidence left as they were. Exit code 1 if there are any.
+Sequences of FASTA files are turned to their start and written to one FASTA file OUT, in order, with their letters and
+headers as they were. Beside it, OUT's name with .csv is a table: name, length, start (the base of the input, counted
+from 1, that became the first), strand, confidence, tied, and oriented: false for those that --min-confidence left
+unchanged. The exit code is 1 if there are any of those.
 
 \b
 Examples:
@@ -255,7 +253,9 @@ def _reader(model: Restorer | Chain, resize: bool, steps: dict[str, Any]) -> Rea
     asked = steps.get(fit)
     if resize and asked is None:
         if size is None:
-            raise ValueError("--resize: this restorer takes any size and does not tell which one it was made for")
+            raise ValueError(
+                "--resize: this restorer takes any size, and its file does not say which it was trained at; give --size"
+            )
         # The training images had the margin already; a net of one size has told the size without it.
         grown = margin if any(pads) and not model.stages[0].scorer.size else 0
         asked = [n - 2 * grown for n in size]

@@ -85,7 +85,7 @@ class Restoring:
                 outcome.add(done)
                 told(len(part))
         except Unreadable as error:
-            hint = "; --skip-unreadable passes over such files" if len(targets) > 1 else ""
+            hint = "; --skip-unreadable skips such files" if len(targets) > 1 else ""
             raise ValueError(f"{error}{hint}") from error
         finally:
             torch.set_num_threads(threads)

@@ -131,11 +131,11 @@ def _check_places(sources: Sequence[Path], out: Path, table: Path, force: bool) 
     from unshift.data.sequences import is_fasta
 
     if other := next((source for source in sources if not is_fasta(source)), None):
-        raise ValueError(f"{other} is no FASTA file, such as .fa or .fasta.gz; restore images and sequences separately")
+        raise ValueError(f"{other} is not a FASTA file (.fa, .fasta.gz); restore images and sequences separately")
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; sequences are written to one FASTA file: give its name")
     if not is_fasta(out):
-        raise ValueError(f"--out {out} is no FASTA file, such as oriented.fa or oriented.fa.gz")
+        raise ValueError(f"--out {out} is not a name for a FASTA file, such as oriented.fa or oriented.fa.gz")
     if out.exists() and any(source.exists() and out.samefile(source) for source in sources):
         raise ValueError(f"--out {out} is one of the inputs; give another file")
     if existing := [path for path in (out, table) if path.exists() and not force]:

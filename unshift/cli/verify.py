@@ -1,19 +1,18 @@
 """Check the promise: every move of every image is undone to the same image, bit for bit.
 
-The moves are those that the restorer promises: all shifts; all shifts and turns; of rotations, the
-quarter turns. A photo has as many shifts as pixels, so the work is bounded: by --seconds, by --moves,
-or by nothing with --all. It is said first what will be checked and how long that takes, and in the end
-what was. Moves that are left out are left out at random, the same ones each time.
+The moves are those that the restorer promises to undo: all shifts; all shifts and turns; for rotations, the quarter
+turns. A photo has as many shifts as pixels, so --seconds and --moves limit the work; --all lifts the limits. The
+command first says what it will check and how long that takes, and at the end what it has checked. Moves that are
+left out are left out at random, the same ones each time.
 
-That the network's scores move along with the image needs no trial: it adds integers, every sum is
-bounded below the largest that is exact, and integers add up the same in any order. So the scores are
-computed once per image (and tried on a few moves), and what could still differ is computed for each
-move: the choice of the highest score, the tie rule, and the image that results. To rely on nothing, a
-random sample is also checked by brute force, each moved image through the whole network. A chain of
-restorers has no such shortcut: of it, the sample is all that is checked, unless --brute-force says all
-images. Exit code 1 if anything differs.
+That the network's scores move along with the image needs no trial: it adds integers, every sum stays below the largest
+that is exact, and integers add up to the same in any order. So the scores are computed once per image (and tried
+on a few moves), and what could still differ is computed for each move: the choice of the highest score, the tie rule,
+and the restored image. To rely on nothing, a random sample is also checked by brute force: each moved image goes
+through the whole network. A chain of restorers has no such shortcut: only the sample is checked, unless --brute-force
+asks for all images. The exit code is 1 if anything differs.
 
-The images are prepared as the restorer's own were; --size, --crop, --channels and --pad change that.
+The images are prepared like those the restorer was trained on; --size, --crop, --channels and --pad change that.
 
 \b
 Examples:

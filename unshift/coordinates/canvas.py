@@ -63,7 +63,7 @@ def circular_distance(shift: Tensor, size: tuple[int, ...]) -> Tensor:
 
 
 class Canvas(nn.Module, Coordinates):
-    """Cartesian coordinates: the image as it is, all of whose axes go round.
+    """Cartesian coordinates: the image as it is, circular along all axes.
 
     With ``pad`` the image is put on a margin first and cut out again after: ``crop(apply(pad(x), s))`` is a zero-filled
     shift of ``x`` by up to ``pad`` pixels, and on the padded canvas it is a circular one, which can be undone. A shift
@@ -75,7 +75,7 @@ class Canvas(nn.Module, Coordinates):
     Args:
         pad: Pixels of margin on every side.
         value: What the margin is filled with.
-        window: The size of what is cut out of a scene, one number an axis. None: the whole image comes back.
+        window: The size of what is cut out of a scene, one number per axis. None: the whole image is returned.
 
     Raises:
         ValueError: If a number is out of range, or both ``pad`` and ``window`` are given.
@@ -150,14 +150,14 @@ class Canvas(nn.Module, Coordinates):
             return super().on_scene(images, size)
         if size is None and found == self.window:
             raise ValueError(
-                f"a window goes back into a scene: say how large that was, as size={tuple(2 * n for n in found)}"
+                f"to put a window back, give the size of its scene, such as size={tuple(2 * n for n in found)}"
             )
         whole = found if size is None else tuple(size)
         if whole == found:
             return images
         self._check_scene(whole)
         if found != self.window:
-            raise ValueError(f"what goes back is a window of {times(self.window)}, or a scene; got {times(found)}")
+            raise ValueError(f"redo takes a window of {times(self.window)}, or a whole scene; got {times(found)}")
         room = [side for n, w in zip(reversed(whole), reversed(found), strict=True) for side in (0, n - w)]
         return F.pad(images, room, value=self.value)
 

@@ -30,7 +30,7 @@ __all__ = ["KIND", "Centre"]
 class Centre(nn.Module, Coordinates):
     """Shifts of square images, told from their true centre. Takes nets with ``symmetric=True`` only.
 
-    Its moves are shifts and quarter turns. Quarter turns are not undone, they pass: what stands upright comes out
+    Its moves are shifts and quarter turns. Quarter turns are kept, not undone: what stands upright comes out
     upright and centred, what stands on its side comes out on its side and centred.
     """
 

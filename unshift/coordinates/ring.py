@@ -17,15 +17,15 @@ __all__ = ["KIND", "Ring"]
 
 
 class Ring(nn.Module, Coordinates):
-    """Arrays that go round along one axis and never move along the others.
+    """Arrays that are circular along one axis and never move along the others.
 
     On the canvas the other axes are channels: one circular position has all its pixels at once. So a network takes
     arrays of one extent along these axes, and of any length along the ring. The preset ``seam`` runs local filters over
-    all axes first: of CIFAR-10's photos, whose columns went round, that finds 95.6% to the column where channels alone
+    all axes first: on CIFAR-10's photos with their columns rolled, that finds 95.6% to the column where channels alone
     find 81.0% (``benchmarks/ring.py``). A shift has a zero for every other axis: ``unshift.undo`` takes it back.
 
     Args:
-        axis: The spatial axis that goes round: 0 is the first after the channels, -1 the last.
+        axis: The circular spatial axis: 0 is the first after the channels, -1 the last.
     """
 
     unit = "pixels"

@@ -35,7 +35,7 @@ class ImageSource:
             images = prepare(images[:limit], preparation)
         elif isinstance(images, list):
             if preparation:
-                raise ValueError(f"sequences are taken as they are, not changed by {', '.join(preparation)}")
+                raise ValueError(f"sequences are taken as they are: leave out {', '.join(preparation)}")
             images = images[:limit]
         elif preparation or limit is not None:
             images = _Prepared(images, preparation, limit)
@@ -48,7 +48,7 @@ class ImageSource:
             ValueError: If they are sequences, which no tensor holds.
         """
         if isinstance(self.images, list):
-            raise ValueError(f"{self.name} holds sequences, and images were wanted")
+            raise ValueError(f"{self.name} holds sequences, but images are needed")
         loaded = self.images if isinstance(self.images, Tensor) else photos.load_files(self.images)
         return ImageSet(loaded, self.labels, self.name, self.classes)
 

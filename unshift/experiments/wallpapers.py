@@ -83,7 +83,7 @@ PHOTOGRAPHS = (
 )
 """The photographs among them, by the name of the file, or of the folder that a Plasma wallpaper has for itself."""
 EVERY = 4
-"""One photograph in so many is a test photograph."""
+"""Each photograph of this number is a test photograph."""
 SIZES = ((96, 96), (128, 128), (160, 160), (224, 224), (320, 320), (375, 500), (512, 512), (768, 768), (1024, 1024))
 
 
