@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Iterator
 
 import torch
@@ -20,6 +21,8 @@ __all__ = ["Survey", "shifted_copies", "usable"]
 AT_A_TIME = 64
 """Images looked over at a time, if that is fewer than :data:`PIXELS`."""
 PIXELS = 2**23
+MIXED = 2**18
+"""Pixels whose sums are made at a time, as int64: what a core's cache holds."""
 
 
 class Survey:
@@ -65,17 +68,16 @@ class Survey:
                 if len(shares[-1]):
                     yield shares[-1]
 
-        found = []
+        found = array("q")  # not a list of tensors: small ones lie between the large ones that come and go
         with Progress("images", len(reader) or None, "images looked over", progress) as told:
             batches = reader.read(asked(), unreadable=self.unreadable if skip_unreadable else None)
             for number, batch in enumerate(batches):
                 rows = torch.tensor([row for row in shares[number].tolist() if row not in self.unreadable])
                 for images in batch:  # a stream may end within a batch: rows may be more than images
-                    found.append(self._look(reader, rows[: len(images)], images))
+                    found.extend(self._look(reader, rows[: len(images)], images).flatten().tolist())
                     rows = rows[len(images) :]
                     told.update(len(images) * ranks.count())
-        columns = torch.cat(found) if found else torch.zeros(0, 4, dtype=torch.int64)
-        columns = ranks.gathered(columns)
+        columns = ranks.gathered(torch.tensor(found, dtype=torch.int64).view(-1, 4))
         columns = columns[columns[:, 0].argsort()]
         self.rows, self.contents, self.sums, constant = columns.unbind(1)
         self.constant = constant.bool()
@@ -91,7 +93,7 @@ class Survey:
         contents = torch.tensor([fingerprint(image) for image in images])
         flat = images.flatten(2)
         constant = (flat == flat[:, :, :1]).all(2).all(1)
-        sums = torch.cat([shift_invariant(part) for part in images.split(max(1, 2**20 // images[0].numel()))])
+        sums = torch.cat([shift_invariant(part) for part in images.split(max(1, MIXED // images[0].numel()))])
         return torch.stack([rows, contents, sums, constant.long()], 1)
 
     def _check_shape(self, shape: tuple[int, ...], name: str) -> None:

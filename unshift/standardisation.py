@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,8 +31,13 @@ class Standard:
             raise ValueError(
                 "standardise folds the mean into the first bias, and this network has none; make it with bias=True"
             )
-        totals = [_moments(canvas) for canvas in canvases]
-        count, total, square = (functools.reduce(torch.add, parts) for parts in zip(*totals, strict=True))
+        channels = math.prod(estimator.across) * first.filter.weight.shape[1]
+        count, total, square = 0, torch.zeros(channels).double(), torch.zeros(channels).double()
+        for canvas in canvases:
+            wide = canvas.double().transpose(0, 1).flatten(1)
+            count += wide.shape[1]
+            total += wide.sum(1)
+            square += wide.square().sum(1)
         seen = first.filter.weight.shape[1]  # axes across come as channels, but the filter sees them as axes
         mean, square = ((part / count).view(seen, -1).mean(1) for part in (total, square))
         self.mean: Tensor = mean.float()
@@ -49,8 +54,3 @@ class Standard:
         first: Any = estimator.local[0].filter
         first.weight /= self.deviation.to(first.weight.device)
         first.bias -= first.weight.flatten(2).sum(2) @ self.mean.to(first.weight.device)
-
-
-def _moments(canvas: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    wide = canvas.double().transpose(0, 1).flatten(1)
-    return torch.tensor(wide.shape[1]), wide.sum(1), wide.square().sum(1)

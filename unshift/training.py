@@ -35,7 +35,7 @@ from unshift.recipes import RECIPES, Recipe, complete, preset_name
 from unshift.reliability import calibrate
 from unshift.restorer import Restorer
 from unshift.trained_on import background
-from unshift.training_images import Examples, ImageOptions
+from unshift.training_images import SAMPLE_BYTES, Examples, ImageOptions
 from unshift.training_run import Run
 
 GUESSING = 0.8
@@ -194,8 +194,9 @@ def _restorer(run: Run, bits: int, progress: bool) -> Restorer:
         told.update()
         restorer = Restorer(scorer, coordinates=examples.coordinates).eval()
         told.note(f"measuring on the {len(examples.held):,} images held out")
+        some = max(1, min(256, SAMPLE_BYTES // math.prod(examples.shape)))
         measured = Restorer(scorer) if examples.on_canvas else restorer
-        rates = rates_from(calibrate(measured, lambda: examples.held_out(256)))
+        rates = rates_from(calibrate(measured, lambda: examples.held_out(some)))
         restorer.curve = measured.curve
         told.update()
     restorer.trained_on = {"size": examples.size, "channels": examples.shape[0], "range": examples.range()}

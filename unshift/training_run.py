@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import itertools
 import math
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -25,6 +28,10 @@ from unshift.standardisation import Standard
 from unshift.training_images import Examples
 
 __all__ = ["Run"]
+
+AT_ONCE = 2**21
+"""Numbers of a map to work on at a time, or those of one image: a step on large photos takes no more memory than one on
+small ones, and their maps stay in the cache."""
 
 COUNTERS = ("epoch", "step", "stale", "loss_sum", "best_loss", "history")
 
@@ -48,9 +55,12 @@ class Run:
     ) -> None:
         self.estimator, self.examples = estimator, examples
         self.settings, self.augmentations = settings, augmentations
+        self.device = next(estimator.parameters()).device
+        local: Any = list(estimator.local)
+        self.widest = math.prod(estimator.across) * max(layer.filter.weight.shape[0] for layer in local)
         self.steps = math.ceil(len(examples.train) / settings["batch_size"])
         self.standard = (
-            Standard(map(as_float, batches(examples.sample, 32)), estimator) if settings["standardise"] else None
+            Standard(map(as_float, batches(examples.sample, 8)), estimator) if settings["standardise"] else None
         )
         self.trained: Any = DistributedDataParallel(estimator) if ranks.count() > 1 else estimator
         self.averaged = (
@@ -125,31 +135,43 @@ class Run:
     def _learn(self, parts: list[tuple[Tensor, Pose | None]], count: int) -> float:
         """Take a step by this rank's part of ``count`` images; return the mean loss of all of them."""
         self.trained.train()
-        losses = [F.cross_entropy(*self._scored(*part, self.trained), reduction="sum") for part in parts]
+        self.optimizer.zero_grad()
+        pieces = [piece for part in parts for piece in self._pieces(*part)]
         mine = 1 if count > ranks.rank() else 0  # else the image is another rank's
-        # DistributedDataParallel takes the mean of the gradients over the ranks; the loss is a mean over images.
-        loss = torch.stack(losses).sum() * (mine * ranks.count() / count)
-        (value,) = ranks.summed([float(loss.detach()) / ranks.count()])
+        total = 0.0
+        for number, (canvas, target) in enumerate(pieces, 1):
+            # Gradients add up, and ranks exchange them once.
+            alone = number < len(pieces) and ranks.count() > 1
+            with self.trained.no_sync() if alone else contextlib.nullcontext():
+                loss = F.cross_entropy(self._scores(canvas, self.trained), target, reduction="sum")
+                # DistributedDataParallel takes the mean of the gradients over the ranks; the loss is one over images.
+                loss = loss * (mine * ranks.count() / count)
+                loss.backward()
+            total += float(loss.detach())
+        (value,) = ranks.summed([total / ranks.count()])
         if not math.isfinite(value):
             raise ValueError(
                 f"the loss became {value}: try a lower learning rate than {self.settings['learning_rate']}"
             )
-        self.optimizer.zero_grad()
-        loss.backward()
         self.optimizer.step()
         self.schedule.step()
         if self.averaged is not None:
             self.averaged.update_parameters(self.estimator)
         return value
 
-    def _scored(self, images: Tensor, pose: Pose | None, estimator: Any) -> tuple[Tensor, Tensor]:
-        """Return the scores of all candidates, ``(batch, n)``, and which they should point at."""
+    def _pieces(self, images: Tensor, pose: Pose | None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield canvases of as many images as may go through the network at a time, and where they should point."""
         canvas = self.examples.canvas(images)
+        room = max(1, AT_ONCE // (self.widest * canvas[0, :, 0].numel()))
+        return zip(canvas.split(room), self.examples.target(images, pose).to(self.device).split(room), strict=True)
+
+    def _scores(self, canvas: Tensor, estimator: Any) -> Tensor:
+        """Return the scores of all candidates, ``(batch, n)``."""
         pixels = as_float(canvas.flatten(0, 1))
         if self.standard is not None:
             pixels = self.standard(pixels)
-        scores = estimator(pixels.to(next(self.estimator.parameters()).device)).reshape(len(images), -1)
-        return scores, self.examples.target(images, pose).to(scores.device)
+        scores: Tensor = estimator(pixels.to(self.device))
+        return scores.reshape(len(canvas), -1)
 
     @torch.no_grad()
     def _finish_epoch(self) -> None:
@@ -159,8 +181,8 @@ class Run:
         estimator.eval()
         loss, exact, positions, held = 0.0, 0, 1, len(self.examples.held)
         for batch in self.examples.held_out(self.settings["batch_size"]):
-            for images in batch:
-                scores, target = self._scored(images, None, estimator)
+            for canvas, target in itertools.chain.from_iterable(self._pieces(images, None) for images in batch):
+                scores = self._scores(canvas, estimator)
                 loss += float(F.cross_entropy(scores, target, reduction="sum")) / held
                 exact += int((scores.argmax(1) == target).sum())
                 positions = scores.shape[1]

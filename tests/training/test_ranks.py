@@ -108,6 +108,18 @@ def test_two_processes_train_like_one(folder):
 
 
 @pytest.mark.slow
+def test_ranks_whose_batches_go_through_in_pieces_train_like_one(folder):
+    """Photos of 320x320: one at a time, and unequally many for each rank."""
+    np.save("large.npy", (255 * torch.rand(12, 3, 320, 320)).to(torch.uint8).numpy())
+    fit = ("fit", "large.npy", "--preset", "seam", "--epochs", "1", "--batch-size", "5", "--validation", "2")
+    found = torchrun(2, *fit, "--out", "two.safetensors"), one(*fit, "--out", "one.safetensors")
+    assert not any(run.returncode for run in found), found
+    (together,), (alone,) = (unshift.load(f"{name}.safetensors").metadata["history"] for name in ("two", "one"))
+    assert together["loss"] == pytest.approx(alone["loss"], abs=1e-4)
+    assert together["validation_loss"] == pytest.approx(alone["validation_loss"], abs=1e-3)
+
+
+@pytest.mark.slow
 def test_a_last_batch_smaller_than_the_ranks_and_files_read_by_workers(folder):
     """91 images in batches of 10: the last batch is one image, and two ranks get nothing of it."""
     options = ("--epochs", 2, "--batch-size", 10, "--validation", 2, "--channels", 1, "--no-test")

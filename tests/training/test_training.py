@@ -16,7 +16,7 @@ from fits import ENVIRONMENT, ROOT, assert_same, differs, quick
 from memory import peak
 
 import unshift
-from unshift import ShiftEstimator, fit, training
+from unshift import ShiftEstimator, fit, training, training_run
 from unshift.evaluation import restoration_rates
 
 # --- the same seed, the same weights ---------------------------------------------------------------
@@ -191,15 +191,33 @@ def test_nothing_is_told_when_told_so(images, capfd):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss counts otherwise elsewhere")
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["quantise", "fit"])
+@pytest.mark.parametrize("what", ["quantise", "fit", "steps"])
 def test_photos_take_bounded_memory(what):
-    """200 photos of 3 x 96 x 96: all maps of a layer at once would take gigabytes."""
+    """200 photos of 3 x 96 x 96, and a batch of 16 of 224 x 224: all maps of a layer at once would take gigabytes."""
     code = {
         "quantise": "unshift.quantise(unshift.ShiftEstimator.preset('seam', 3, (96, 96)), images)",
         "fit": "unshift.fit(images, 'seam', epochs=1, batch_size=8, validation=40, progress=False)",
+        "steps": "unshift.fit(torch.rand(24, 3, 224, 224), 'seam', epochs=1, batch_size=16, validation=8)",
     }[what]
     source = f"import torch, unshift\ntorch.set_num_threads(1)\nimages = torch.rand(200, 3, 96, 96)\n{code}"
     assert peak("-c", source)[0] < 600
+
+
+@pytest.mark.parametrize("preset", ["seam", "dense"])
+def test_a_step_in_pieces_is_the_same_step(images, preset, monkeypatch):
+    """Gradients add up: a batch of 16 that goes through the network 3 at a time, or one by one, moves it as far."""
+    whole = quick(images, preset, epochs=2)
+    for at_once in (3 * 8 * 144, 1):
+        seen = []
+        scores = training_run.Run._scores
+        watched = lambda run, canvas, net: (seen.append(len(canvas)), scores(run, canvas, net))[1]  # noqa: B023, E731
+        with monkeypatch.context() as patched:
+            patched.setattr(training_run, "AT_ONCE", at_once)
+            patched.setattr(training_run.Run, "_scores", watched)
+            pieces = quick(images, preset, epochs=2)
+        assert max(seen) == (1 if preset == "seam" or at_once == 1 else 3)
+        for one, other in zip(whole.metadata["history"], pieces.metadata["history"], strict=True):
+            assert one == pytest.approx(other, rel=1e-4)
 
 
 @pytest.mark.parametrize("validation", [-0.5, 0.0, 1.0, float("nan"), float("inf")])

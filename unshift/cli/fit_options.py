@@ -73,7 +73,11 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, mps, ...")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads. Default: PyTorch's.")]
 Workers = Annotated[
     int | None,
-    typer.Option(min=0, help="Processes that read image files while it trains.", show_default="2 for 200 or more"),
+    typer.Option(
+        min=0,
+        help="Processes that read image files while it trains.",
+        show_default="2 for 200 or more, on more than 2 cores",
+    ),
 ]
 
 # What is kept, and what is left out.

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-__all__ = ["COMMANDS", "label", "restarted", "together"]
+__all__ = ["COMMANDS", "cores", "label", "restarted", "together"]
 
 COMMANDS = ("fit", "evaluate", "restore", "verify")
 
@@ -42,3 +42,9 @@ def label() -> str:
 def restarted() -> bool:
     """Tell whether ``torchrun`` started this process again after a failure: the work then goes on where it was."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
+
+
+def cores() -> int:
+    """Return how many cores there are for this process, which shares them with the others of the run."""
+    here = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return max(1, here // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))

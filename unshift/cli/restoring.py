@@ -7,7 +7,6 @@ are shared by processes, PyTorch's ``DataLoader`` among them, as threads would w
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import warnings
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from unshift.cli.image_files import Picture, Unreadable, write
+from unshift.cli.processes import cores
 
 if TYPE_CHECKING:
     from unshift.restorer import Chain, Estimate, Restorer
@@ -72,7 +72,7 @@ class Restoring:
         from unshift import ranks
 
         outcome, threads = Outcome(), torch.get_num_threads()
-        workers = max(2, len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1)
+        workers = max(2, cores())
         some = max(1, min(FILES, len(targets) // (4 * workers)))
         todo = list(targets.items())
         # The first file is done alone: what it warns of, the others know.
