@@ -42,23 +42,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unshift.cli import options
 from unshift.cli.classifiers import at_its_size, load_classifier, try_classifier
-from unshift.cli.options import (
-    Channels,
-    Classifier,
-    Crop,
-    Data,
-    Json,
-    Limit,
-    Loss,
-    MinConfidence,
-    Model,
-    Pad,
-    RealMoves,
-    Scopes,
-    Size,
-    Split,
-)
 from unshift.cli.prepared_data import Remembered, open_for
 from unshift.cli.printing import percent, print_json, print_table, rates_line, reliability_line
 
@@ -73,24 +58,24 @@ DEFAULT_SCOPES = {"pixels": range(9), "degrees": (0, 10, 20, 45, 90, 180)}
 
 
 def evaluate(
-    data: Data,
-    restorer: Model,
-    classifier: Classifier = None,
-    split: Split = None,
-    scopes: Scopes = None,
+    data: options.Data,
+    restorer: options.Model,
+    classifier: options.Classifier = None,
+    split: options.Split = None,
+    scopes: options.Scopes = None,
     seeds: Annotated[int, typer.Option(min=1, help="Random moves of each image; consistency needs two.")] = 1,
-    moves: RealMoves = Loss.circular,
-    limit: Limit = None,
-    size: Size = None,
-    crop: Crop = False,
-    channels: Channels = None,
-    pad: Pad = None,
-    min_confidence: MinConfidence = 0.0,
+    moves: options.RealMoves = options.Loss.circular,
+    limit: options.Limit = None,
+    size: options.Size = None,
+    crop: options.Crop = False,
+    channels: options.Channels = None,
+    pad: options.Pad = None,
+    min_confidence: options.MinConfidence = 0.0,
     report: Annotated[
         Path | None,
         typer.Option(help="Folder for a page with the calibration plot and the curve of risk against coverage."),
     ] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Measure how often a restorer is right, and what a frozen classifier gains by it."""
     from unshift.data.reading import open_reader
@@ -127,7 +112,7 @@ def evaluate(
     if min_confidence:
         print(f"below a confidence of {min_confidence:g} pass unchanged: {percent(passed)}")
     if rows:
-        how = "" if moves is Loss.circular else f", {moves.value}"
+        how = "" if moves is options.Loss.circular else f", {moves.value}"
         print(f"\naccuracy of {classifier} in %, images moved at random by up to {_words(model, unit)}{how}:\n")
         _print_scopes(rows, unit)
 
@@ -147,7 +132,7 @@ def _accuracies(
     found: ImageSource,
     scopes: Sequence[int | None],
     seeds: int,
-    moves: Loss,
+    moves: options.Loss,
 ) -> list[ScopeRow]:
     """Return the accuracies without and with the restorer, a row for each scope."""
     from unshift.data import to_float
@@ -176,13 +161,13 @@ def _print_scopes(rows: Sequence[ScopeRow], unit: str) -> None:
     print_table(head, [[name, *cells] for name, cells in lines.items()], right=range(1, len(head)))
 
 
-def _left(model: Restorer | Chain, moves: Loss, scopes: Sequence[int | None]) -> Callable[[Tensor], Tensor]:
+def _left(model: Restorer | Chain, moves: options.Loss, scopes: Sequence[int | None]) -> Callable[[Tensor], Tensor]:
     """Return what images go through before they are judged: nothing, or moves that lose pixels, taken back."""
     import torch
 
     from unshift.moves import Moves
 
-    if moves is Loss.circular:
+    if moves is options.Loss.circular:
         return _same
     kind: Any = moves.value
     real = Moves(kind, model.coordinates, None if None in scopes else max(scope or 0 for scope in scopes))

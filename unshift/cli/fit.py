@@ -35,27 +35,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unshift.cli import fit_options as own
+from unshift.cli import options
 from unshift.cli.allocator import keep_freed_memory
 from unshift.cli.classifiers import at_its_size, load_classifier
 from unshift.cli.errors import first_line
 from unshift.cli.fitted import finish, save
-from unshift.cli.options import (
-    Channels,
-    Classifier,
-    Crop,
-    Json,
-    Loss,
-    Pad,
-    Preset,
-    RealMoves,
-    RestorerFile,
-    Scene,
-    Share,
-    Size,
-    SkipUnreadable,
-    TurnGroup,
-    Window,
-)
 from unshift.cli.outputs import check_output
 from unshift.cli.prepared_data import choose_split, open_prepared, preparation
 from unshift.cli.processes import cores, restarted
@@ -68,29 +52,29 @@ if TYPE_CHECKING:
 
 def fit(
     data: own.TrainingData,
-    out: RestorerFile,
-    preset: own.Network = Preset.paper,
+    out: options.RestorerFile,
+    preset: own.Network = options.Preset.paper,
     turns: own.Turns = None,
     strand: own.Strand = False,
     ring: own.Ring = None,
     rotation: own.Rotation = False,
-    window: Window = None,
-    scene: Scene = None,
+    window: options.Window = None,
+    scene: options.Scene = None,
     background: own.Ground = None,
-    moves: RealMoves = Loss.circular,
+    moves: options.RealMoves = options.Loss.circular,
     scope: own.Scope = None,
     unaligned: own.Unaligned = False,
-    classifier: Classifier = None,
-    size: Size = None,
-    crop: Crop = False,
-    channels: Channels = None,
-    pad: Pad = None,
+    classifier: options.Classifier = None,
+    size: options.Size = None,
+    crop: options.Crop = False,
+    channels: options.Channels = None,
+    pad: options.Pad = None,
     split: own.TrainingSplit = None,
     epochs: own.Epochs = None,
     batch_size: own.BatchSize = None,
     learning_rate: own.LearningRate = None,
     average: own.Average = None,
-    validation: Share = "0.1",
+    validation: options.Share = "0.1",
     patience: own.Patience = 5,
     mirror: own.Mirror = False,
     windows: own.Windows = False,
@@ -102,9 +86,9 @@ def fit(
     resume: own.Resume = False,
     force: own.StartOver = False,
     drop_unusable: own.DropUnusable = False,
-    skip_unreadable: SkipUnreadable = False,
+    skip_unreadable: options.SkipUnreadable = False,
     test: own.Test = True,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Train a restorer on unlabelled, unmoved images and write it to one small file."""
     resume, state = resume or restarted(), checkpoint or Path(f"{out}.checkpoint")
@@ -112,8 +96,8 @@ def fit(
     steps = preparation(size, crop, channels, pad)
     check_output(out, state, resume, force)
     _prepare_machine(device, threads)
-    images, held = _opened(data, split, steps, test and window is None and moves is Loss.circular)
-    coordinates = _coordinates(TurnGroup.strand if strand else turns, ring, rotation, window, preset, images)
+    images, held = _opened(data, split, steps, test and window is None and moves is options.Loss.circular)
+    coordinates = _coordinates("strand" if strand else turns, ring, rotation, window, preset, images)
     recipe = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "average": average}
     settings = {"preset": preset.value, "seed": seed, "augment": _asked(mirror=mirror, windows=windows), **recipe}
     lossy = {"moves": moves.value, "scope": scope, "aligned": not unaligned, "classifier": _settling(classifier)}
@@ -136,8 +120,8 @@ def _check_kind(asked: list[bool], scenes: tuple[Any, Any]) -> None:
         raise ValueError("--scene and --background need a --window, the part that is cut out of a scene")
 
 
-def _asked(**options: bool) -> list[str]:
-    return [name for name, asked in options.items() if asked]
+def _asked(**flags: bool) -> list[str]:
+    return [name for name, asked in flags.items() if asked]
 
 
 def _prepare_machine(device: str, threads: int | None) -> None:
@@ -168,16 +152,16 @@ def _opened(
 
 
 def _coordinates(
-    turns: TurnGroup | None, ring: int | None, rotation: bool, window: Any, preset: Preset, images: ImageSource
+    turns: str | None, ring: int | None, rotation: bool, window: Any, preset: str, images: ImageSource
 ) -> Coordinates:
     """Return what is to be undone."""
     from unshift.coordinates import Canvas, Polar, Ring, Turns
 
     if turns is not None:
-        return Turns(turns.value)
+        return Turns(str(turns))
     if ring is not None:
         return Ring(ring)
-    return Polar.preset(preset.value, tuple(images.images[0].shape[1:])) if rotation else Canvas(window=window)
+    return Polar.preset(str(preset), tuple(images.images[0].shape[1:])) if rotation else Canvas(window=window)
 
 
 def _settling(classifier: str | None) -> Any:
@@ -199,14 +183,14 @@ def _finished(out: Path, asked: Mapping[str, Any]) -> Restorer | Chain:
     return restorer
 
 
-def _trained(images: ImageSource, steps: Mapping[str, Any], out: Path, options: dict[str, Any]) -> Restorer:
-    """Train with ``options``, and save to ``out``."""
+def _trained(images: ImageSource, steps: Mapping[str, Any], out: Path, settings: dict[str, Any]) -> Restorer:
+    """Train with ``settings``, and save to ``out``."""
     from unshift import training
 
-    if options["workers"] is None:
-        options["workers"] = _readers(images.images)
-    with _told_of(options["checkpoint"]):
-        restorer = training.fit(images.images, data_name=images.name, **options)
+    if settings["workers"] is None:
+        settings["workers"] = _readers(images.images)
+    with _told_of(settings["checkpoint"]):
+        restorer = training.fit(images.images, data_name=images.name, **settings)
     restorer.trained_on["preparation"] = steps
     save(restorer, out)
     return restorer

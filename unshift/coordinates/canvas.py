@@ -176,9 +176,6 @@ class Canvas(nn.Module, Coordinates):
     def moves(self, size: tuple[int, ...]) -> Pose:
         return Pose(all_shifts(size))
 
-    def carry(self, scores: Tensor, pose: Posed) -> Tensor:
-        return apply(scores, pose.shift)
-
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         return circular_distance(pose.shift, tuple(n + 2 * self.pad for n in size))
 

@@ -22,7 +22,6 @@ from unshift.coordinates.canvas import ravel, unravel
 from unshift.coordinates.protocol import Coordinates, Pose, Posed
 from unshift.coordinates.turns import Turns
 from unshift.estimator import ShiftEstimator
-from unshift.shifts import apply, undo
 
 __all__ = ["KIND", "Centre"]
 
@@ -78,12 +77,6 @@ class Centre(nn.Module, Coordinates):
         whole = torch.tensor(size, device=index.device)
         return Pose((unravel(index, size) - whole // 2) % whole)
 
-    def undo(self, images: Tensor, pose: Posed) -> Tensor:
-        return undo(images, pose.shift)
-
-    def redo(self, images: Tensor, pose: Posed) -> Tensor:
-        return apply(images, pose.shift)
-
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
         return Pose(self._turns.draw(size, count, scope, generator).shift)
 
@@ -91,9 +84,6 @@ class Centre(nn.Module, Coordinates):
         """See :class:`Coordinates`. On its own it promises shifts; quarter turns pass through it."""
         found = self._turns.moves(size)
         return Pose(found.shift[found.turn == 0])
-
-    def carry(self, scores: Tensor, pose: Posed) -> Tensor:
-        return apply(scores, pose.shift)
 
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         return self._turns.distance(Pose(pose.shift, torch.zeros_like(pose.shift[:, 0])), size)

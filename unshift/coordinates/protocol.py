@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from unshift.estimator import ShiftEstimator
+from unshift.shifts import apply, undo
 
 __all__ = ["Coordinates", "Pose", "Posed", "rows"]
 
@@ -105,13 +106,13 @@ class Coordinates(Protocol):
 
     # --- undoing it, and doing it ---
 
-    @abstractmethod
     def undo(self, images: Tensor, pose: Posed) -> Tensor:
-        """Take ``images`` back to where they were before ``pose``."""
+        """Take ``images`` back to where they were before ``pose``: most often a shift."""
+        return undo(images, pose.shift)
 
-    @abstractmethod
     def redo(self, images: Tensor, pose: Posed) -> Tensor:
         """Put upright ``images`` (a mask, another image) where the input was: the inverse of :meth:`undo`."""
+        return apply(images, pose.shift)
 
     def on_scene(self, images: Tensor, size: Sequence[int] | None) -> Tensor:
         """Return ``images`` as large as what was undone, ``size``, before :meth:`redo`: most kinds keep the size."""
@@ -140,9 +141,9 @@ class Coordinates(Protocol):
     def moves(self, size: tuple[int, ...]) -> Pose:
         """Return every move that must be undone bit for bit."""
 
-    @abstractmethod
     def carry(self, scores: Tensor, pose: Posed) -> Tensor:
         """Return what ``scores`` ``(batch, copies, *positions)`` become under one of :meth:`moves` of the image."""
+        return apply(scores, pose.shift)
 
     @abstractmethod
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from unshift.coordinates.canvas import circular_distance, draw_shifts
 from unshift.coordinates.protocol import Coordinates, Pose, Posed
 from unshift.estimator import ShiftEstimator
-from unshift.shifts import apply, check_images, undo
+from unshift.shifts import apply, check_images
 
 __all__ = ["KIND", "Ring"]
 
@@ -68,12 +68,6 @@ class Ring(nn.Module, Coordinates):
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
         return Pose(self._alone(index, len(size)))
-
-    def undo(self, images: Tensor, pose: Posed) -> Tensor:
-        return undo(images, pose.shift)
-
-    def redo(self, images: Tensor, pose: Posed) -> Tensor:
-        return apply(images, pose.shift)
 
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
         ring = draw_shifts((size[self._axis(len(size))],), count, scope, generator)[:, 0]

@@ -27,7 +27,7 @@ from unshift.data.pixels import check_channels, check_fit
 from unshift.pictures import flat
 from unshift.progress import tracked
 
-__all__ = ["ImageFiles", "ImageFolder", "decoded", "image_names", "load_files", "load_images", "suffixes"]
+__all__ = ["ImageFiles", "ImageFolder", "decoded", "image_names", "load_files", "suffixes"]
 
 _REFUSED = {"EPS", "WMF", "HDF5", "GRIB", "BUFR", "MPEG"}
 
@@ -120,24 +120,6 @@ def image_names(folder: Path) -> list[str]:
     if not names:
         raise ValueError(f"{folder} holds no image files, such as .png or .jpg")
     return names
-
-
-def load_images(
-    paths: Sequence[Path], *, size: tuple[int, int] | None = None, fit: str = "resize", channels: int = 3
-) -> Tensor:
-    """Load image files as one tensor.
-
-    Args:
-        paths: The files.
-        size: See :class:`ImageFiles`, as for ``fit`` and ``channels``.
-
-    Returns:
-        ``uint8`` images ``(n, channels, h, w)``.
-
-    Raises:
-        ValueError: If a file cannot be read, or sizes differ and ``size`` is not given.
-    """
-    return load_files(ImageFiles(paths, size=size, fit=fit, channels=channels))
 
 
 def load_files(files: Any) -> Tensor:

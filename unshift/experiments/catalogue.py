@@ -45,13 +45,7 @@ def experiments() -> list[Experiment]:
 
 
 def find(name: str) -> Experiment:
-    """Return an experiment by its name, or by the paper's item.
-
-    Args:
-        name: For example "table1", "rotation", or "fig6" for the same.
-
-    Returns:
-        Its record.
+    """Return an experiment by its name ("rotation"), or by the paper's item ("fig6" for the same).
 
     Raises:
         ValueError: If there is no such experiment. The message lists those there are.

@@ -13,12 +13,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import unshift
 from unshift.coordinates import Canvas, Pose
 from unshift.data import DataError, dataset, prepare, to_float
-from unshift.evaluation import predict
+from unshift.evaluation import accuracy, predict
 from unshift.experiments.classifiers import shipped
 from unshift.experiments.record import Block, Case, Experiment, Options, Result, Results, Row, Table
 from unshift.moves import MOVES, Kind, Moves
@@ -74,7 +74,7 @@ def _measure(loaded: _Loaded) -> Result:
         "scope": SCOPE,
         "classifier": loaded.classifier_name,
         "fitting": dict(loaded.fitting),
-        "unmoved": _accuracy(loaded, _middle(loaded.test)),
+        "unmoved": 100 * accuracy(loaded.classifier, _middle(loaded.test), loaded.labels),
         "fitted": {kind: restorer.metadata["seconds"] for kind, restorer in restorers.items()},
         "moves": {},
     }
@@ -83,7 +83,7 @@ def _measure(loaded: _Loaded) -> Result:
         draws = [Moves(kind, Canvas(), SCOPE)(images, torch.Generator().manual_seed(seed)) for seed in (0, 1)]
         true = [(undo(moved, pose.shift), pose) for moved, pose in draws]
         measured: Result = {name: _restored(loaded, draws, restorer) for name, restorer in restorers.items()}
-        measured |= {"bare": _of(loaded, draws, _same), "true": _of(loaded, true, _same)}
+        measured |= {"bare": _of(loaded, draws, nn.Identity()), "true": _of(loaded, true, nn.Identity())}
         found["moves"][kind] = measured
     return found
 
@@ -120,14 +120,6 @@ def _of(loaded: _Loaded, draws: list[tuple[Tensor, Pose]], restorer: Any) -> Res
         "accuracy": 100 * sum(right) / len(right),
         "consistent": 100 * float((verdicts[0] == verdicts[1]).double().mean()),
     }
-
-
-def _same(images: Tensor) -> Tensor:
-    return images
-
-
-def _accuracy(loaded: _Loaded, images: Tensor) -> float:
-    return 100 * float((predict(loaded.classifier, images) == loaded.labels).double().mean())
 
 
 def _middle(images: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BARE", "LINES", "PAPER", "RESTORED", "axes", "figure", "mosaic", "png", "verdict_colour"]
+__all__ = ["BARE", "LINES", "PAPER", "RESTORED", "axes", "figure", "mosaic", "png", "rows", "verdict_colour"]
 
 BARE, RESTORED, PAPER = "#c2410c", "#0f766e", "#9ca3af"
 LINES = (RESTORED, BARE, "#1d4ed8", "#7e22ce", "#475569")
@@ -53,3 +53,11 @@ def png(made: Any) -> bytes:
     buffer = io.BytesIO()
     made.savefig(buffer, format="png", dpi=150, bbox_inches="tight", metadata={"Software": None})
     return buffer.getvalue()
+
+
+def rows(pictures: dict[str, Any], height: float) -> bytes:
+    """Draw rows of pictures, by name, as one PNG."""
+    figure, panel = axes(10, height)
+    panel.grid(False)
+    mosaic(panel, list(pictures.values()), list(pictures))
+    return png(figure)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -155,17 +156,13 @@ def _pictures(case: Posed, count: int = 16) -> dict[str, Any]:
     return {name: (255 * x.mean(1)).round().to(torch.uint8).tolist() for name, x in zip(ROWS, shown, strict=True)}
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
 def _show(case: str, results: Results) -> list[Block]:
     result = results[case]
     checked = result["verified"]
     rows = [
         Row("upright, bare", [result["upright"]], style="plain"),
-        Row("moved, bare", [_mean(result["bare"])], style="bare"),
-        Row(f"moved, with unshift ({result['restorer']})", [_mean(result["restored"])], style="restored"),
+        Row("moved, bare", [fmean(result["bare"])], style="bare"),
+        Row(f"moved, with unshift ({result['restorer']})", [fmean(result["restored"])], style="restored"),
         Row("same verdict under all draws", [result["consistent"]], style="detail"),
     ]
     kind = "photo" if "forced" in result else "digit"
@@ -179,7 +176,7 @@ def _show(case: str, results: Results) -> list[Block]:
     if "forced" in result:
         rows += _turned_rows(result)
         notes += _turned_notes(result)
-    draw = partial(_draw, result["pictures"]) if "pictures" in result else None
+    draw = partial(plots.rows, result["pictures"], 2.2) if "pictures" in result else None
     alt = f"{kind.capitalize()}s upright, moved and restored by {result['restorer']}"
     return [Table("", ["accuracy"], rows, notes), Picture(f"poses-{case}", alt, draw)]
 
@@ -188,13 +185,13 @@ def _turned_rows(result: Result) -> list[Row]:
     rows = [
         Row("shift and turn exactly right", [result["exact"]], style="detail"),
         Row("turn right", [result["turn_right"]], style="detail"),
-        Row("turned only, bare", [_mean(result["turned_bare"])], style="bare"),
+        Row("turned only, bare", [fmean(result["turned_bare"])], style="bare"),
     ]
     if theirs := result.get("equiadapt"):
         name = f"equiadapt {theirs['versions']['equiadapt']}"
         rows += [
-            Row(f"turned only, with {name}", [_mean(theirs["turned"])]),
-            Row(f"moved, with {name}, which undoes no shift", [_mean(theirs["moved"])]),
+            Row(f"turned only, with {name}", [fmean(theirs["turned"])]),
+            Row(f"moved, with {name}, which undoes no shift", [fmean(theirs["moved"])]),
         ]
     return rows
 
@@ -218,13 +215,6 @@ def _turned_notes(result: Result) -> list[str]:
             f"{theirs['epochs']} epoch on {theirs['images']:,} photos; torchvision {theirs['versions']['torchvision']}."
         )
     return notes
-
-
-def _draw(pictures: dict[str, Any]) -> bytes:
-    figure, axes = plots.axes(10, 2.2)
-    axes.grid(False)
-    plots.mosaic(axes, [pictures[row] for row in ROWS], ROWS)
-    return plots.png(figure)
 
 
 EXPERIMENT = Experiment(

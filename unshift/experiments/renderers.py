@@ -15,14 +15,7 @@ Link = Callable[[Picture], str]
 
 
 def terminal(blocks: Iterable[Block]) -> str:
-    """Return blocks for a terminal; of a picture, its notes.
-
-    Args:
-        blocks: What an experiment shows.
-
-    Returns:
-        Aligned lines, without a newline at the end.
-    """
+    """Return blocks as aligned lines for a terminal; of a picture, its notes."""
     lines: list[str] = []
     for block in blocks:
         if isinstance(block, Text):
@@ -42,15 +35,7 @@ def terminal(blocks: Iterable[Block]) -> str:
 
 
 def html(blocks: Iterable[Block], link: Link) -> str:
-    """Return blocks as HTML; rows have their style as a class.
-
-    Args:
-        blocks: What an experiment shows.
-        link: From a picture to the source of its image tag.
-
-    Returns:
-        HTML to put into a page.
-    """
+    """Return blocks as HTML to put into a page; rows have their style as a class."""
     parts = []
     for block in blocks:
         if isinstance(block, Text):
@@ -71,15 +56,7 @@ def html(blocks: Iterable[Block], link: Link) -> str:
 
 
 def markdown(blocks: Iterable[Block], link: Link) -> str:
-    """Return blocks as Markdown; rows of a restored model are bold.
-
-    Args:
-        blocks: What an experiment shows.
-        link: From a picture to the target of its image.
-
-    Returns:
-        Markdown, without a newline at the end.
-    """
+    """Return blocks as Markdown; rows of a restored model are bold."""
     parts = []
     for block in blocks:
         if isinstance(block, Text):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -143,10 +144,6 @@ def _framed(windows: Tensor) -> Tensor:
     return windows.repeat_interleave(2, 2).repeat_interleave(2, 3)
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
-
-
 def _show(case: str, results: Results) -> list[Block]:
     result = results[case]
     rows, checked, same = result["scenes"], result["verified"], result["consistent"]
@@ -159,7 +156,7 @@ def _show(case: str, results: Results) -> list[Block]:
         "found to within a pixel",
     )
     table = [
-        Row(label, [_mean(row[key]) for row in rows], style=style)
+        Row(label, [fmean(row[key]) for row in rows], style=style)
         for label, (key, style) in zip(labels, styles.items(), strict=True)
     ]
     notes = [
@@ -172,15 +169,8 @@ def _show(case: str, results: Results) -> list[Block]:
         f"scenes of 64x64 under {checked['moves'] // checked['images']:,} circular shifts each, through the whole "
         f"network, {checked['mismatches']:,} windows that differ.",
     ]
-    draw = partial(_draw, result["pictures"]) if "pictures" in result else None
+    draw = partial(plots.rows, result["pictures"], 3.2) if "pictures" in result else None
     return [Table("", columns, table, notes), Picture("scenes", "Scenes, and the windows cut out of them", draw)]
-
-
-def _draw(pictures: dict[str, Any]) -> bytes:
-    figure, axes = plots.axes(10, 3.2)
-    axes.grid(False)
-    plots.mosaic(axes, [pictures[row] for row in PICTURES], PICTURES)
-    return plots.png(figure)
 
 
 EXPERIMENT = Experiment(

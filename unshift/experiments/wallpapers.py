@@ -41,46 +41,7 @@ PACKAGES = {
 """The packages and their licences; ``debian/copyright`` in each names the authors, file by file. The last two hold no
 photographs in the version that this was written with."""
 
-PHOTOGRAPHS = (
-    "Aqua",
-    "Blinds",
-    "Bridge_by_Sander_Klootwijk",
-    "BytheWater",
-    "ColdRipple",
-    "ColorfulCups",
-    "DarkestHour",
-    "Dragonfly_by_Bolly",
-    "Dune",
-    "EveningGlow",
-    "FallenLeaf",
-    "FreshFlower",
-    "Garden",
-    "GreenMeadow",
-    "Grey",
-    "Infinite-Sea_by_Aury88",
-    "Kite",
-    "Kleiber_by_Lukas_Baubkus",
-    "LadyBird",
-    "OneStandsOut",
-    "Path",
-    "Picture_0B_by_freespace",
-    "Picture_1A_by_freespace",
-    "RainDrops",
-    "Storm",
-    "TwoWings",
-    "Wine_by_Jakkub_Mede",
-    "Wood",
-    "YellowFlower",
-    "aitzgorri_by_Aitzol_Berasategi",
-    "free_by_Peter_Nerlich",
-    "friends_by_Aitzol_Berasategi",
-    "greentock_by_Peter_Nerlich",
-    "life_by_Aitzol_Berasategi",
-    "picosdeeuropa_by_Aitzol_Berasategi",
-    "seeding_by_Clements_Engelhardt",
-    "summer_1am",
-    "sunset_by_Aitzol_Berasategi",
-)
+PHOTOGRAPHS = tuple(Path(__file__).with_name("wallpaper-photographs.txt").read_text(encoding="utf-8").split())
 """The photographs among them, by the name of the file, or of the folder that a Plasma wallpaper has for itself."""
 EVERY = 4
 """Each photograph of this number is a test photograph."""

@@ -123,8 +123,6 @@ def binary_network(Q: int, size: Sequence[int], channels: int = 1) -> CanonicalN
 def bit_planes(images: Tensor, Q: int) -> Tensor:
     """Return ``η(X)`` as uint8, ``(batch, (Q+1)·P, *size)``, by shifting bits: what Lemma 4.3 computes.
 
-    ``images`` may be of any real type, but must hold integers in ``[2^(Q+1)]``.
-
     >>> bit_planes(torch.tensor([[[3, 2]]]), Q=2).tolist()
     [[[1, 0], [1, 1], [0, 0]]]
 

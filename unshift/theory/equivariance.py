@@ -65,9 +65,8 @@ class Nearest(NamedTuple):
 def check_affine(matrix: Tensor, bias: Tensor | None, size: Sequence[int]) -> Verdict:
     """Decide whether ``A(X) = W X + C`` is equivariant: Theorem 3.4 and Corollary 3.6, both ways.
 
-    ``matrix`` is ``(N, N)``, or ``(out, in, N, N)`` for several channels; ``bias`` is ``(N,)`` or
-    ``(out, N)``. The answer is exact: entries are compared, and the values in the witness are
-    fractions. The entry named is the odd one out on its circular diagonal.
+    The answer is exact: entries are compared, and the values in the witness are fractions. The entry named is the odd
+    one out on its circular diagonal.
 
     >>> print(check_affine(torch.tensor([[1, 2], [2, 3]]), None, (2,)))
     not equivariant: matrix entry [1, 1] is 3, but [0, 0], which must equal it, is 1

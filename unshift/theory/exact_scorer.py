@@ -59,11 +59,9 @@ def threshold(n: int, previous: int | None, GN: int) -> int:
 def overlaps(filters: Tensor, images: Tensor) -> Tensor:
     """Return ``T^M(Z_s)·Z`` for every ``M``: the inner products of Lemma C.1, as exact integers.
 
-    ``filters`` is ``(k, G, *size)``, ``images`` ``(b, G, *size)``, both of bits; the result is int64
-    ``(b, k, *size)``. Computed by a float64 FFT and rounded. With ``ε = 2^-53·(100·log2(2N) + G)``,
-    well above the relative error of one transform or sum, the error is below ``ε(4 + √N)·GN`` (two transforms
-    in, one out, where an L2 error bounds every entry): 2e-8 for 8 planes of 28x28. A size for which
-    that bound is not below 1/4 is refused.
+    Computed by a float64 FFT and rounded. With ``ε = 2^-53·(100·log2(2N) + G)``, well above the relative error of one
+    transform or sum, the error is below ``ε(4 + √N)·GN`` (two transforms in, one out, where an L2 error bounds every
+    entry): 2e-8 for 8 planes of 28x28. A size for which that bound is not below 1/4 is refused.
 
     Args:
         filters: Bits ``(k, G, *size)``.

@@ -49,7 +49,7 @@ def float64_limits(G: int, N: int) -> Float64Limits:
 def binary_restorer(dataset: Tensor) -> CanonicalNetwork:
     """Return the 2-layer network of Lemma 4.4 for a *binary* aperiodic dataset, as float64 layers.
 
-    Width ``SN``. Raises an ``OverflowError`` that gives the limit when ``α^(S-1)`` does not fit.
+    Width ``SN``.
 
     Args:
         dataset: Images ``(image, channel, *size)`` of zeros and ones.
@@ -59,7 +59,7 @@ def binary_restorer(dataset: Tensor) -> CanonicalNetwork:
 
     Raises:
         ValueError: If the dataset is not binary, or not aperiodic.
-        OverflowError: If it has too many images for float64.
+        OverflowError: If ``α^(S-1)`` does not fit in float64. The message gives the limit.
     """
     scorer = ExactScorer(dataset, Q=0)
     return CanonicalNetwork(_restoring_layers(scorer), tuple(dataset.shape[2:]))
@@ -68,8 +68,7 @@ def binary_restorer(dataset: Tensor) -> CanonicalNetwork:
 def theorem_network(dataset: Tensor, Q: int | None = None) -> CanonicalNetwork:
     """Return the network of Theorem 4.5, Lemma 4.3 followed by Lemma 4.4, as float64 layers.
 
-    Depth ``2Q+4``, width ``max(S, (Q+1)·P)·N``. Raises an ``OverflowError`` that gives the limit
-    when ``α^(S-1)`` does not fit: use :class:`ExactScorer`, which has none.
+    Depth ``2Q+4``, width ``max(S, (Q+1)·P)·N``. :class:`ExactScorer` does the same for any number of images.
 
     Args:
         dataset: Integer images ``(image, channel, *size)``.
@@ -80,7 +79,7 @@ def theorem_network(dataset: Tensor, Q: int | None = None) -> CanonicalNetwork:
 
     Raises:
         ValueError: If the dataset is not aperiodic, or a pixel is out of range.
-        OverflowError: If it has too many images for float64.
+        OverflowError: If ``α^(S-1)`` does not fit in float64. The message gives the limit.
     """
     scorer = ExactScorer(dataset, Q)
     size = tuple(dataset.shape[2:])
