@@ -33,7 +33,7 @@ from unshift.ragged import Images, batches, is_ragged
 from unshift.scenes import Background, Scenes, plain_ground
 from unshift.shifts import check_images
 
-__all__ = ["Examples", "ImageOptions"]
+__all__ = ["SAMPLE_BYTES", "Examples", "ImageOptions"]
 
 SAMPLE = 1000
 SAMPLE_BYTES = 2**24
