@@ -148,7 +148,7 @@ def altered(data, change):
 
 def one_off(name, array):
     """One number of the last layer's filter, a tap or a part of its spectrum, is one more."""
-    if "scorer.local.1" in name and array.size > 1:
+    if array.ndim == 4 and array.shape[:2] == (1, 8):
         array.flat[0] += 1
         return array
     return None

@@ -104,7 +104,7 @@ def test_spectra_are_exact_just_below_the_limit(size):
         assert Waves64.holds(task)
         found = Waves64(layer.weight, task)(images.double(), margin=False)
         assert torch.equal(found, Direct64(layer.weight, task)(images.double(), margin=False))
-        assert torch.equal(found.long(), layer(images, layer.ready(size, plain=True)))
+        assert torch.equal(found.long(), layer.ready(size, plain=True)(images))
 
 
 def test_sums_may_reach_the_limit():

@@ -39,13 +39,17 @@ def as_given(images: Any, axes: int | None, channels: int | None, rotated: bool 
     if isinstance(images, Tensor):
         if axes is not None and images.ndim == axes + 1:
             return Given(images[None], images[None], lambda moved: moved[0])
-        return Given(images, images, lambda moved: moved)
+        return Given(images, images, _as_it_is)
     if isinstance(images, np.ndarray):
         return _array(images, axes, channels)
     if hasattr(images, "getbands") and hasattr(images, "frombytes"):
         picture = without_palette(images) if rotated else images
         return Given(seen(picture, channels or 3), values(picture), lambda moved: with_values(picture, moved))
-    return Given(images, images, lambda moved: moved)  # refused further on, in words that say what came
+    return Given(images, images, _as_it_is)  # refused further on, in words that say what came
+
+
+def _as_it_is(moved: Tensor) -> Tensor:
+    return moved
 
 
 def _array(images: np.ndarray[Any, Any], axes: int | None, channels: int | None) -> Given:

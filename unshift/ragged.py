@@ -19,7 +19,7 @@ Images = Tensor | Sequence[Tensor]
 
 def is_ragged(images: object) -> bool:
     """Tell whether these are arrays of different sizes: a list or tuple of tensors, or of none."""
-    return isinstance(images, list | tuple) and all(isinstance(image, Tensor) for image in images)
+    return isinstance(images, (list, tuple)) and all(isinstance(image, Tensor) for image in images)
 
 
 def batches(images: Images, batch_size: int) -> Iterator[Tensor]:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from unshift.coordinates import Canvas, Chained, merged
-from unshift.exact import Curve, LineScores, choose, confidence, is_traced, score_map
+from unshift.exact import Curve, Scores, choose, confidence, is_traced, score_map
 from unshift.several import runners_up
 from unshift.undoing import Estimate, Undoing, check_finite, joined
 
@@ -62,9 +62,11 @@ class Restorer(Undoing):
         return [self]
 
     def _estimated(self, images: Tensor, of: Tensor, sure: bool = True) -> Estimate:
+        if is_traced() or images.shape[0] == 1:
+            return self.read(images, of, sure)[0]
         lines = getattr(self.scorer, "along", None) is not None
         block = max(1, (LINE_BLOCK if lines else BLOCK) // math.prod(images.shape[2:]))
-        if is_traced() or len(images) <= block:
+        if len(images) <= block:
             return self.read(images, of, sure)[0]
         starts = range(0, len(images), block)
         return joined([self.read(images[at : at + block], of[at : at + block], sure)[0] for at in starts])
@@ -89,17 +91,18 @@ class Restorer(Undoing):
             found.append(Estimate(pose.shift, pose.turn, pose.angle, self._probable(sure), tied))
         return found
 
-    def read(self, images: Tensor, of: Tensor, sure: bool = True) -> tuple[Estimate, Tensor | LineScores]:
+    def read(self, images: Tensor, of: Tensor, sure: bool = True) -> tuple[Estimate, Scores]:
         """Return the estimate of one block of images, unchecked, and the scores it was read off.
 
         Without ``sure`` the confidences are left out: an empty tensor.
         """
-        canvas = self.coordinates.canvas(images)
+        coordinates = self.coordinates
+        canvas = coordinates.canvas(images)
         along = getattr(self.scorer, "along", None)  # a net of lines: of one copy, its map need not be made
-        scores = self.scores(canvas) if along is None or canvas.shape[1] > 1 else LineScores(along(canvas[:, 0]))
-        settle: Callable[..., Tensor] = lambda *found: self.coordinates.settle(of, scores, *found)  # noqa: E731
-        index, tied = choose(scores, lambda: self.coordinates.looks(of), settle)
-        pose = self.coordinates.pose(index, scores, tuple(images.shape[2:]))
+        scores = self.scores(canvas) if along is None or canvas.shape[1] > 1 else along(canvas[:, 0])
+        settle: Callable[..., Tensor] = lambda *found: coordinates.settle(of, scores, *found)  # noqa: E731
+        index, tied = choose(scores, lambda: coordinates.looks(of), settle)
+        pose = coordinates.pose(index, scores, tuple(images.shape[2:]))
         if not sure:
             return Estimate(pose.shift, pose.turn, pose.angle, NOT_ASKED, tied), scores
         probable = self._probable(confidence(scores, getattr(self.scorer, "score_unit", 1.0)))
@@ -148,9 +151,9 @@ class Chain(Undoing):
         """See :class:`Undoing`. The confidence is the product of the stages'; one tie makes it tied."""
         return self._staged(images, of, lambda stage, *shown: stage._estimated(*shown, sure))
 
-    def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Tensor | LineScores]:
+    def read(self, images: Tensor, of: Tensor) -> tuple[Estimate, Scores]:
         """Return the estimate of one block of images, unchecked, and the scores of the first stage."""
-        scores: list[Tensor | LineScores] = []
+        scores: list[Scores] = []
 
         def look(stage: Restorer, *shown: Any) -> Estimate:
             estimate, found = stage.read(*shown)

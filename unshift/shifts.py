@@ -112,8 +112,8 @@ def _moved(images: Tensor, shift: Tensor, sign: int) -> Tensor:
     """Shift each image by ``sign`` times its row of ``shift``."""
     size = _check_shift(images, shift)
     batch, channels = images.shape[:2]
-    learning = torch.is_grad_enabled() and images.requires_grad
-    if (batch == 1 or images.numel() >= LARGE * batch > 0) and not learning and not torch.compiler.is_compiling():
+    learning = images.requires_grad and torch.is_grad_enabled()
+    if not (learning or torch.compiler.is_compiling()) and (batch == 1 or images.numel() >= LARGE * batch > 0):
         rows = [[sign * move % n for move, n in zip(row, size, strict=True)] for row in shift.tolist()]
         return _rolled(images, rows)
     # One flat index per pixel, built axis by axis: source = destination - shift, modulo the size.
@@ -129,7 +129,7 @@ def _moved(images: Tensor, shift: Tensor, sign: int) -> Tensor:
 
 def _rolled(images: Tensor, shift: list[list[int]]) -> Tensor:
     """Do what :func:`apply` does, image by image: without an index of every pixel, which costs more."""
-    if len(images) == 1:
+    if images.shape[0] == 1:
         moves = {axis: move for axis, move in enumerate(shift[0], 2) if move}  # a roll by nothing is the slowest
         return images.roll([*moves.values()], [*moves]) if moves else images.clone()
     found = torch.empty_like(images, memory_format=torch.contiguous_format)

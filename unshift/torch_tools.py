@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["compiled_estimate", "is_compiled", "refuse_recorders", "refuse_scripts", "register"]
+__all__ = ["compiled_estimate", "refuse_recorders", "refuse_scripts", "register"]
 
 _numbers = itertools.count()
 _estimators: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -26,11 +26,6 @@ def register(restorer: Any) -> int:
     number = next(_numbers)
     _estimators[number] = restorer
     return number
-
-
-def is_compiled() -> bool:
-    """Tell whether ``torch.compile``, and not ``torch.export``, is making a graph."""
-    return torch.compiler.is_compiling() and not torch.compiler.is_exporting()
 
 
 INSTEAD = "torch.export.export(model, (images,)), or unshift.export(restorer, 'model.onnx', classifier=...)"

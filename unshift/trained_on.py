@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 from unshift.estimator import as_float
 from unshift.shifts import times
 
-__all__ = ["KINDS", "background", "unlike"]
+__all__ = ["KINDS", "LOOKED_AT", "background", "unlike"]
 
 KINDS = 3
 """Ways in which images can differ: in size, range and background."""
@@ -43,9 +43,10 @@ def unlike(
     images: Tensor,
     ends: tuple[float, float] | None,
     trained_on: Mapping[str, Any],
-    canvas: Callable[[], Sequence[int]],
-    top: float,
+    canvas: Callable[[], Tensor],
+    top: Callable[[], float],
     lines: bool,
+    told: Collection[str] = (),
 ) -> Iterator[tuple[str, str]]:
     """Yield in what images differ from those that a restorer was trained on: a word, and a sentence.
 
@@ -55,13 +56,14 @@ def unlike(
         images: ``(batch, channel, *spatial)``.
         ends: The lowest and the highest of their pixels, where that is known.
         trained_on: What is known of the training images.
-        canvas: Returns the size that the network sees.
-        top: The largest absolute value that the network tells from larger ones.
+        canvas: Returns what the network sees of the first :data:`LOOKED_AT` of them.
+        top: Returns the largest absolute value that the network tells from larger ones.
         lines: Whether it is a net with lines.
+        told: In what else need not be said, and costs nothing to know.
     """
-    size = trained_on.get("size")
+    size, found = trained_on.get("size"), [*images.shape[2:]]
     most = LINE_SIZE if lines else SIZE
-    if size and _apart(images.shape[2:], size) > most and _apart(canvas(), size) > most:
+    if size and found != size and _apart(found, size) > most and _apart(canvas().shape[3:], size) > most:
         hint = "the seam" if lines else "objects as large as they were there"
         yield (
             "size",
@@ -70,15 +72,16 @@ def unlike(
         )
     if images.dtype not in (torch.uint8, torch.bool) and images.numel():
         low, high = ends or (float(end) for end in as_float(images).aminmax())
-        least, largest = trained_on.get("range") or (-top, top)
-        span = largest - least if "range" in trained_on else TOP * top
+        least, largest = trained_on.get("range") or (-top(), top())
+        span = largest - least if "range" in trained_on else TOP * largest
         if low < least - RANGE * span or high > largest + RANGE * span or 0 < high <= 1 < largest / 15:
-            expected = f"{least:g} to {largest:g}" if "range" in trained_on else f"values up to {top:g}"
+            expected = f"{least:g} to {largest:g}" if "range" in trained_on else f"values up to {largest:g}"
             hint = "; divide by 255, or give uint8" if largest <= 1 and low >= 0 and 2 < high <= 255 else ""
             yield "range", f"their pixels run from {low:g} to {high:g}, and it was trained on {expected}{hint}"
-    if trained_on.get("background") and len(images):
+    if trained_on.get("background") and images.shape[0] and "background" not in told:
         value, usual = trained_on["background"]
-        share = float((as_float(images[:LOOKED_AT]) - value).abs().lt(0.01).float().mean())
+        some = as_float(canvas())  # on its margin, if it gets one
+        share = float((some - value).abs_().lt_(0.01).mean())
         if share < BACKGROUND * usual:
             yield (
                 "background",

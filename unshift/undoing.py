@@ -16,8 +16,8 @@ from unshift.coordinates import rows
 from unshift.exact import IntegerEstimator, is_traced
 from unshift.ragged import is_ragged
 from unshift.shifts import check_images
-from unshift.torch_tools import compiled_estimate, is_compiled, refuse_recorders, refuse_scripts, register
-from unshift.trained_on import KINDS, unlike
+from unshift.torch_tools import compiled_estimate, refuse_recorders, refuse_scripts, register
+from unshift.trained_on import KINDS, LOOKED_AT, unlike
 
 __all__ = ["Estimate", "Undoing", "check_finite", "joined"]
 
@@ -51,7 +51,7 @@ def check_finite(images: Tensor) -> tuple[float, float] | None:
     if not images.is_floating_point() or not images.numel():
         return None
     wide = images if images.element_size() > 1 else images.float()  # 8-bit floats know no isfinite
-    low, high = (float(end) for end in wide.aminmax())  # one pass, nothing kept
+    low, high = map(float, wide.aminmax())  # one pass, nothing kept
     if not (math.isfinite(low) and math.isfinite(high)):
         bad = (~torch.isfinite(wide)).flatten(1).any(1).nonzero().flatten()
         raise ValueError(f"images must be finite: NaN or infinity in {len(bad)} of them, first at {int(bad[0])}")
@@ -177,7 +177,7 @@ class Undoing(nn.Module):
             return self.undo(images, self.estimate(images))
         given = self._given(images)
         # Nobody is told how sure it was: where nothing depends on it, it is not computed.
-        found = self._looked(given.seen, given.values, sure=self.min_confidence > 0 or is_traced())
+        found = self._looked(given.seen, given.values, sure=self.min_confidence > 0)
         return given.back(self.coordinates.undo(given.values, found[0]))
 
     def forward(self, images: Tensor) -> Tensor:
@@ -197,20 +197,23 @@ class Undoing(nn.Module):
         first = self.stages[0]
         size = self.trained_on.get("size") or first.coordinates.image_size(getattr(first.scorer, "size", None))
         axes = len(size) if size else getattr(first.scorer, "axes", None)
+        if isinstance(images, Tensor):
+            return as_given(images, axes, None)
         channels = getattr(first.scorer, "in_channels", None)
         if size and channels:
             channels = first.coordinates.image_channels(channels, tuple(size))
         return as_given(images, axes, channels, rotated="angle" in self.coordinates.reads)
 
-    @torch.no_grad()
     def _looked(self, images: Tensor, of: Tensor, top: int | None = None, sure: bool = True) -> list[Estimate]:
         """Check images, and estimate them, ``top`` times over; without ``sure``, confidences may be left out."""
-        if not is_traced():
+        traced = is_traced()
+        if not traced:
             refuse_recorders(images)
         check_images(images)
-        if is_compiled():
+        images, of = (images.detach(), of.detach()) if of.requires_grad or images.requires_grad else (images, of)
+        if traced and not torch.compiler.is_exporting():
             return [self.doubted(compiled_estimate(images, self._number, self.coordinates.reads, Estimate))]
-        if is_traced():
+        if traced:
             return [self.doubted(self._estimated(images, of))]
         ends = check_finite(images)
         found = [self._estimated(images, of, sure)] if top is None else self._several(images, of, top)
@@ -219,10 +222,10 @@ class Undoing(nn.Module):
 
     def doubted(self, estimate: Estimate) -> Estimate:
         """Mark the images of a confidence below ``min_confidence``, and set their pose to no move."""
-        if not 0 <= self.min_confidence <= 1:
-            raise ValueError(f"min_confidence must lie between 0 and 1, got {self.min_confidence}")
         if not self.min_confidence:
             return estimate
+        if not 0 <= self.min_confidence <= 1:
+            raise ValueError(f"min_confidence must lie between 0 and 1, got {self.min_confidence}")
         # A tensor: a graph would round a number to float32.
         least = torch.tensor([self.min_confidence], dtype=torch.float64, device=estimate.confidence.device)
         doubtful = estimate.confidence < least
@@ -245,17 +248,17 @@ class Undoing(nn.Module):
         """Warn, once, if these images, whose pixels lie between ``ends``, are unlike the training images."""
         first = self.stages[0]
         scorer = first.scorer
-        if not isinstance(scorer, IntegerEstimator) or len(self._warned) == KINDS or not len(images):
+        if not isinstance(scorer, IntegerEstimator) or len(self._warned) == KINDS or not images.shape[0]:
             return
-        canvas: Callable[[], Sequence[int]] = lambda: first.coordinates.canvas(images[:1]).shape[3:]  # noqa: E731
-        top = scorer.largest / scorer.pixel_scale
-        known = dict(self.trained_on)
-        if first.coordinates.window is not None:
-            known.pop("size", None)  # objects are as large in scenes of any size
-        for kind, words in unlike(images, ends, known, canvas, top, bool(len(scorer.lines))):
+        canvas: Callable[[], Tensor] = lambda: first.coordinates.canvas(images[:LOOKED_AT])  # noqa: E731
+        top: Callable[[], float] = lambda: scorer.largest / scorer.pixel_scale  # noqa: E731
+        known = self.trained_on
+        if first.coordinates.window is not None:  # objects are as large in scenes of any size
+            known = {name: value for name, value in known.items() if name != "size"}
+        for kind, words in unlike(images, ends, known, canvas, top, scorer.line_axes > 0, self._warned):
             if kind not in self._warned:
                 self._warned.add(kind)
-                warnings.warn(f"this restorer may be wrong on these images: {words}", stacklevel=5)
+                warnings.warn(f"this restorer may be wrong on these images: {words}", stacklevel=4)
 
     def save(self, path: str | Path) -> None:
         """Write this restorer to one ``.safetensors`` file; :func:`unshift.load` reads it back."""

@@ -9,7 +9,6 @@ from samples import blobs, train
 
 from unshift.estimator import ShiftEstimator
 from unshift.exact import (
-    LineScores,
     confidence,
     quantise,
 )
@@ -22,7 +21,7 @@ from unshift.testing import all_shifts
 def test_the_confidence_of_terms_is_the_same_for_every_shift():
     lines = [integers(-(2**20), 2**20, 1, n) for n in (7, 9)]
     moved = [torch.cat([line.roll(k, 1) for k in range(line.shape[1])]) for line in lines]
-    found = {confidence(LineScores((row[None], column[None])), 1e-5).item() for row in moved[0] for column in moved[1]}
+    found = {confidence((row[None, None], column[None, None]), 1e-5).item() for row in moved[0] for column in moved[1]}
     assert len(found) == 1
 
 

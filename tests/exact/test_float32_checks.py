@@ -17,7 +17,7 @@ from unshift.exact.task import Task, float32_is_plain
 def used(net):
     """The kernels that a net has been run with."""
     plans = [kept.value for kept in net._plans.values()]
-    lines = [made for plan in plans for line in plan.lines for made in line]
+    lines = [made for plan in plans for line in plan.lines for made in line.layers]
     return {type(made.kernel) for made in [*(made for plan in plans for made in plan.local), *lines]}
 
 

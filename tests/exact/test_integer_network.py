@@ -68,7 +68,7 @@ def test_line_sums_at_the_calibrated_size_are_divided_by_the_divisor_alone():
     net = make_restorer("seam", 1, (8, 9)).scorer
     sums = torch.randint(0, 1023 * 9, (2, len(net.mean_divisor_0), 8)).double()
     wanted = (sums.long() // net.mean_divisor_0.view(-1, 1)).clamp(max=net.largest)
-    assert torch.equal(net.means(sums, net.line_rule(0, (8, 9))).long(), wanted)
+    assert torch.equal(net.line_rule(0, (8, 9)).means(sums, net.largest).long(), wanted)
 
 
 def test_line_nets_refuse_what_would_leave_53_bits():

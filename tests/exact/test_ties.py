@@ -12,7 +12,6 @@ from integer_sums import integers
 from samples import DTYPES, FLOATS, hard_images
 
 from unshift.exact import (
-    LineScores,
     choose,
     confidence,
     ordered_bits,
@@ -91,7 +90,7 @@ def test_looks_are_asked_for_only_where_something_ties():
 @pytest.mark.parametrize("size", [(4, 5), (2, 3, 4), (6,)], ids=str)
 def test_terms_along_each_axis_are_chosen_from_as_their_sums_are(size):
     images = integers(0, 2, 200, 1, *size)  # few values: most scores tie, and many images do
-    lines = LineScores(tuple(integers(0, 3, 200, n) for n in size))
+    lines = tuple(integers(0, 3, 200, 1, n) for n in size)
     sums = score_map(lines)[:, None]
     found, wanted = (choose(scores, lambda: images[:, None]) for scores in (lines, sums))
     assert 50 < int(wanted[1].sum()) < 200 or size == (6,)

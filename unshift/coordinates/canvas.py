@@ -22,10 +22,10 @@ __all__ = ["KIND", "Canvas", "all_shifts", "circular_distance", "draw_shifts", "
 def unravel(index: Tensor, size: tuple[int, ...]) -> Tensor:
     """Turn flat indices ``(batch,)`` into positions ``(batch, d)``."""
     position: list[Tensor] = []
-    for n in reversed(size[1:]):
-        position.insert(0, index % n)
-        index = index // n
-    return torch.stack([index, *position], 1)
+    for n in size[:0:-1]:
+        position.append(index % n)
+        index = index.floor_divide(n)
+    return torch.stack([index, *position[::-1]], 1)
 
 
 def ravel(position: Tensor, size: tuple[int, ...]) -> Tensor:
@@ -124,12 +124,11 @@ class Canvas(nn.Module, Coordinates):
         return ravel(pose.shift, tuple(n + 2 * self.pad for n in size))
 
     def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
-        positions = tuple(n + 2 * self.pad for n in size)
-        shift = unravel(index, positions)
-        if self.pad:
-            whole = torch.tensor(positions, device=index.device)
-            shift = (shift + whole // 2) % whole - whole // 2
-        return Pose(shift)
+        if not self.pad:
+            return Pose(unravel(index, size))
+        whole = torch.tensor([n + 2 * self.pad for n in size], device=index.device)
+        shift = unravel(index, tuple(n + 2 * self.pad for n in size))
+        return Pose((shift + whole // 2) % whole - whole // 2)
 
     def undo(self, images: Tensor, pose: Posed) -> Tensor:
         whole = add_margin(undo(add_margin(images, self.pad, self.value), pose.shift), -self.pad)

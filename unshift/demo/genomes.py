@@ -52,8 +52,8 @@ class Windows(nn.Module):
     def forward(self, windows: Tensor) -> Tensor:
         """Score the positions between the margins."""
         features = self.scorer.pixels(windows)
-        for layer, made in zip(self.scorer.local, self.ready, strict=True):
-            features = layer(features, made, margin=True)
+        for made in self.ready:
+            features = made(features, margin=True)
         return features.squeeze(1).to(torch.float32)
 
 

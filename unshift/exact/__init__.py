@@ -16,7 +16,7 @@ One spelling of all this, in operations that PyTorch and exported graphs run ali
 from unshift.exact.calibration import quantise
 from unshift.exact.curve import Curve
 from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator
-from unshift.exact.lines import LineScores, score_map
+from unshift.exact.lines import Scores, score_map
 from unshift.exact.softmax import confidence
 from unshift.exact.task import is_traced
 from unshift.exact.ties import choose, largest_of, ordered_bits, rank_restored, restored_keys
@@ -25,7 +25,7 @@ __all__ = [
     "LARGEST_SCALE",
     "Curve",
     "IntegerEstimator",
-    "LineScores",
+    "Scores",
     "choose",
     "confidence",
     "is_traced",

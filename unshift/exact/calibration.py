@@ -106,7 +106,7 @@ class _Calibration:
         for part in self.blocks:
             values = self.net.unfold(self.net.pixels(part))
             for layer in list(self.net.local)[:count]:
-                values = layer(values, self._ready(layer, values))
+                values = self._ready(layer, values)(values)
             yield values
 
     def layers(self, layers: Any, floats: Any, unit: Tensor, inputs: Callable[[int], Iterator[Tensor]]) -> Tensor:
@@ -125,16 +125,17 @@ class _Calibration:
         """Fill the 1-D layers along ``axis``; return the units of what reaches the last."""
         net, size = self.net, self.size
         seen = (*net.across, *size)
-        rule = net.line_rule(axis, size)
-        sums = torch.cat([net.line_sums(values, axis, rule) for values in self.after_local(len(net.local))])
+        rule, place = net.line_rule(axis, size), 2 + len(net.across) + axis
+        over = [at for at in range(2, 2 + len(seen)) if at != place]
+        sums = torch.cat([rule.sums(values, over) for values in self.after_local(len(net.local))])
         divisor = _divisor(_top(sums), net.largest)
         net.get_buffer(f"mean_divisor_{axis}").copy_(divisor)
-        means = net.means(sums, net.line_rule(axis, size))  # small: one line an image
+        means = net.line_rule(axis, size).means(sums, net.largest)  # small: one line an image
 
         def inputs(count: int) -> Iterator[Tensor]:
             values = means
             for layer in list(layers)[:count]:
-                values = layer(values, self._ready(layer, values))
+                values = self._ready(layer, values)(values)
             yield values
 
         return self.layers(layers, floats, unit * divisor.cpu() / (math.prod(seen) / size[axis]), inputs)

@@ -17,6 +17,9 @@ SMALL = 20480
 """Numbers of a single image up to which PyTorch takes a matrix product, for which channels stand first."""
 
 
+CONVOLVE = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
+
+
 def wrap(images: Tensor, axis: int, before: int, after: int) -> Tensor:
     """Continue ``images`` circularly along ``axis``, in operations that every runtime has."""
     n = images.shape[axis]
@@ -43,20 +46,24 @@ class _Direct:
         # Outside of graphs float32 has its channels last in memory: so does oneDNN, which else copies there and back.
         self.last = self.dtype == torch.float32 and not task.traced
         self.groups = task.parts
+        self.one, self.around = (1, weight.shape[1], *task.size), None
+        if math.prod(self.one) <= SMALL and not (task.traced or task.strips):
+            places = torch.arange(math.prod(self.one), device=weight.device).view(self.one)
+            self.around = self._wrapped(places, margin=False)
         own = zip(range(self.groups), self.weight.chunk(self.groups), strict=True)
         weight = torch.cat([part.chunk(self.groups, 1)[at] for at, part in own])
         self.folded = {fold: _channels_last(_folded(weight, fold)) for fold in {1, task.fold} if self.last}
 
     def __call__(self, images: Tensor, margin: bool, bias: Tensor | None = None) -> Tensor:
         """See :class:`Kernel`."""
-        last = self.last and (len(images) > 1 or images.numel() > SMALL)
+        if self.around is not None and images.shape == self.one:  # one pick instead of many cuts
+            return CONVOLVE[images.ndim](images.take(self.around), self.weight, bias)
+        last = self.last and (images.shape[0] > 1 or images.numel() > SMALL)
         line = last and images.ndim == 3  # a row of an image: such memory is for two axes or three
         images = images[:, :, None] if line else images
-        for axis, taps in enumerate(self.weight.shape[2:], 2):
-            if taps > 1 and not (margin and axis == 2):
-                images = wrap(images, axis + line, taps // 2, taps - 1 - taps // 2)
+        images = self._wrapped(images, margin, line)
         if not last:
-            return (F.conv1d, F.conv2d, F.conv3d)[images.ndim - 3](images, self.weight, bias)
+            return CONVOLVE[images.ndim](images, self.weight, bias)
         width = images.shape[-1] - self.weight.shape[-1] + 1
         fold = max(fold for fold in self.folded if width % fold == 0)
         convolve, stride = (F.conv3d, (1, 1, fold)) if images.ndim == 5 else (F.conv2d, (1, fold))
@@ -64,6 +71,13 @@ class _Direct:
         sums = convolve(_channels_last(images), self.folded[fold], repeated, stride, 0, 1, self.groups).movedim(1, -1)
         sums = sums.reshape(*sums.shape[:-2], width, -1).movedim(-1, 1)  # one behind the other, as they are in memory
         return sums[:, :, 0] if line else sums
+
+    def _wrapped(self, images: Tensor, margin: bool, line: bool = False) -> Tensor:
+        """Put images on a margin of themselves, but for the one that they bring."""
+        for axis, taps in enumerate(self.weight.shape[2:], 2):
+            if taps > 1 and not (margin and axis == 2):
+                images = wrap(images, axis + line, taps // 2, taps - 1 - taps // 2)
+        return images
 
 
 def _folded(weight: Tensor, fold: int) -> Tensor:

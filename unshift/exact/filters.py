@@ -30,22 +30,22 @@ class Kept:
 
     def __init__(self, module: nn.Module, value: Any, recurse: bool = True) -> None:
         self.value = value
-        self._marks: list[tuple[dict[str, Tensor | None], str, Tensor, Any]] = [
-            (part._buffers, name, buffer, buffer.clone() if buffer.is_inference() else buffer._version)
+        found = [
+            (part._buffers, name, buffer)
             for part in (module.modules() if recurse else [module])
             for name, buffer in part._buffers.items()
             if buffer is not None
         ]
+        self._counted = [(*mark, mark[2]._version) for mark in found if not mark[2].is_inference()]
+        self._copied = [(*mark, mark[2].clone()) for mark in found if mark[2].is_inference()]
 
     @property
     def holds(self) -> bool:
         """Whether the buffers are as they were."""
-        for buffers, name, kept, mark in self._marks:
-            if buffers.get(name) is not kept:
+        for buffers, name, kept, version in self._counted:
+            if buffers[name] is not kept or kept._version != version:
                 return False
-            if not (mark == kept._version if isinstance(mark, int) else torch.equal(mark, kept)):
-                return False
-        return True
+        return all(buffers[name] is kept and torch.equal(kept, copy) for buffers, name, kept, copy in self._copied)
 
 
 class Ready(NamedTuple):
@@ -67,7 +67,7 @@ class Ready(NamedTuple):
 
     def __call__(self, images: Tensor, margin: bool = False) -> Tensor:
         """Return the next layer's integers, or the scores as int64."""
-        sums = self.sums(images, margin)
+        sums = self.kernel(images.to(self.kernel.dtype), margin, self.bias)
         if self.divisor is None:
             return sums.to(torch.int64)
         if self.activation == "abs":
@@ -139,10 +139,6 @@ class IntegerFilter(nn.Module):
         divisor = None if self.divisor is None else self.divisor.to(torch.float32).view(-1, *[1] * len(size))
         kernel = Direct32(self.weight, Task(tuple(self.weight.shape), tuple(size), 0.0, traced=True))
         return Ready(kernel, self.bias.to(torch.float32), divisor, self.activation, self.largest)
-
-    def forward(self, images: Tensor, made: Ready, margin: bool = False) -> Tensor:
-        """Return the next layer's integers, or the scores as int64."""
-        return made(images, margin)
 
 
 def floor_divide(sums: Tensor, divisor: Tensor, largest: int, least: int | None = None) -> Tensor:

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from unshift.estimator import ShiftEstimator, check_input
 from unshift.exact.direct import rows_between
-from unshift.exact.filters import IntegerFilter, Kept, Ready, floor_divide
-from unshift.exact.lines import LineRule, LineScores, score_map
+from unshift.exact.filters import IntegerFilter, Kept, Ready
+from unshift.exact.lines import LineRule, score_map
 from unshift.exact.pixels import PixelScale
-from unshift.exact.task import float32_is_plain, is_traced
+from unshift.exact.task import float32_is_plain, float32_is_set_plain, is_traced
 
 __all__ = ["LARGEST_SCALE", "IntegerEstimator"]
 
@@ -36,19 +36,25 @@ LARGEST_SCALE = 2.0**100
 """Pixels that ``torch.set_flush_denormal`` may take for 0, below 2^-126, are 0 as integers at scales up to this."""
 
 
+class Line(NamedTuple):
+    """The 1-D layers along axes of one length, side by side, and the sums that they get."""
+
+    over: list[list[int]]
+    """for each of these axes, the others of the features, which are summed over"""
+    rule: LineRule
+    layers: list[Ready]
+
+
 class Plan(NamedTuple):
     """What the whole network needs at one size."""
 
+    pixels: PixelScale
     local: list[Ready]
     strips: list[Ready] | None
     """for strips of the image; None where strips would cost more than the whole"""
-    axes: list[Sequence[int]]
-    """those that go together: of one length, their 1-D layers work side by side"""
-    lines: list[list[Ready]]
-    rules: list[LineRule]
-    """for the sums along them"""
-    room: int
-    """numbers of a map that stay in one core's cache, with what the kernels make beside them"""
+    lines: list[Line]
+    share: float | None
+    """of a core's cache, what one image takes; None: of a graph, which takes all images at once"""
 
 
 class IntegerEstimator(nn.Module):
@@ -96,6 +102,7 @@ class IntegerEstimator(nn.Module):
         shapes = [tuple(layer.weight.shape) for layer in self.local]  # type: ignore[arg-type]
         self._widest = max(in_and_out for shape in shapes for in_and_out in shape[:2])
         self._before, self._after = sum(shape[2] // 2 for shape in shapes), sum((shape[2] - 1) // 2 for shape in shapes)
+        self.line_axes = len(self.lines)
         self._scalars: Kept | None = None
         self._plans: dict[Any, Kept] = {}
         self._graphs: dict[tuple[int, ...], Plan] = {}
@@ -132,75 +139,63 @@ class IntegerEstimator(nn.Module):
         divisor = self.get_buffer(f"mean_divisor_{axis}")
         return LineRule.at(axis, tuple(size), self.calibrated, divisor, self.largest * math.prod(self.across))
 
-    def line_sums(self, features: Tensor, axis: int, rule: LineRule) -> Tensor:
-        """Sum over every axis of the features but the one that goes with ``axis`` of the scores, exactly."""
-        others = [at for at in range(2, features.ndim) if at != 2 + len(self.across) + axis]
-        if not others:
-            return features.to(rule.added)
-        if is_traced() or features.is_contiguous():
-            return features.sum(others, dtype=rule.added)
-        # In memory the channels come last (exact.direct): sums in that order are quick.
-        return features.movedim(1, -1).sum([at - 1 for at in others], dtype=rule.added).movedim(-1, 1)
-
-    def means(self, sums: Tensor, rule: LineRule) -> Tensor:
-        """Divide line sums so that they fit the next layer."""
-        sums = sums.to(rule.kind)
-        return floor_divide(sums if rule.times == 1 else sums * rule.times, rule.divisor, self.largest)
-
     @property
     def along(self) -> Callable[[Tensor], tuple[Tensor, ...]] | None:
-        """Of a net of lines along several axes: from images to the terms whose sums are its scores (`LineScores`)."""
-        return self._along if len(self.lines) > 1 else None
+        """Of a net of lines along several axes: from images to the terms whose sums are its scores."""
+        return self._run if self.line_axes > 1 else None
 
-    @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Score every position with an int64."""
-        if len(self.lines):
-            return score_map(LineScores(self._along(images)))
-        plan = self._checked(images)
-        if plan is None:
-            return torch.zeros(0, *images.shape[2:], dtype=torch.int64, device=images.device)
-        with _no_autocast(images.device):
-            parts = self._blocks(images, plan)
-            return _joined((_joined(self._features(part, plan), 2).squeeze(1) for part in parts), 0)
+        found = self._run(images)
+        return score_map(found) if self.line_axes else found[0]
 
-    @torch.no_grad()
-    def _along(self, images: Tensor) -> tuple[Tensor, ...]:
-        plan = self._checked(images)
-        if plan is None:
-            return tuple(torch.zeros(0, n, dtype=torch.int64, device=images.device) for n in images.shape[2:])
-        with _no_autocast(images.device):
-            return self._line_scores(self._line_totals(self.unfold(images), plan), plan)
-
-    def _checked(self, images: Tensor) -> Plan | None:
-        """Return the plan for ``images`` if they fit, or None if there are none."""
+    def _run(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Return the scores, or of a net of lines the terms along its axes."""
         check_input(images, self.in_channels, self.axes, self.size)
-        if not is_traced() and not len(images):
-            return None
-        return self.plan(tuple(images.shape[2:]), images.device)
+        traced, device = is_traced(), images.device
+        if not traced and not images.shape[0]:
+            shapes: Any = [[1, n] for n in images.shape[2:]] if len(self.lines) else [images.shape[2:]]
+            return tuple(torch.zeros(0, *shape, dtype=torch.int64, device=device) for shape in shapes)
+        plan = self.plan(tuple(images.shape[2:]), device, traced)
+        images = images.detach() if images.requires_grad else images
+        if traced or torch.is_autocast_enabled(device.type):  # it would round the integers
+            with torch.autocast(device.type, enabled=False):
+                return self._scores(images, plan)
+        return self._scores(images, plan)
+
+    def _scores(self, images: Tensor, plan: Plan) -> tuple[Tensor, ...]:
+        if not plan.lines:
+            blocks = [_joined([*self._features(part, plan)], 2) for part in self._blocks(images, plan)]
+            return (_joined(blocks, 0).squeeze(1),)
+        parts = [self._line_sums(part, plan) for part in self._blocks(self.unfold(images), plan)]
+        found = []
+        for line, sums in zip(plan.lines, [_joined(each, 0) for each in zip(*parts, strict=True)], strict=True):
+            values = line.rule.means(sums, self.largest)
+            for layer in line.layers:
+                values = layer(values)
+            found.append(values)
+        return tuple(found)
 
     def unfold(self, images: Tensor) -> Tensor:
         """Return what the local layers see: the axes across, which came as channels, are axes again."""
         return images.unflatten(1, (-1, *self.across)) if self.across else images
 
-    def plan(self, size: tuple[int, ...], device: torch.device) -> Plan:
+    def plan(self, size: tuple[int, ...], device: torch.device, traced: bool = False) -> Plan:
         """Return what the network needs at this size, computed again only when its integers have changed."""
-        if is_traced():
+        if traced:
             if size in self._graphs:
                 return self._graphs[size]
             layers: list[Any] = list(self.local)
             local = [layer.traced([*self.across, *size]) for layer in layers]
-            return Plan(local, None, *self._lines(size, "traced"), 0)
-        plain = float32_is_plain(device)
-        key = (size, device, plain)
+            return Plan(self._numbers()[0], local, None, self._lines(size, "traced"), None)
+        key = (size, device, float32_is_set_plain())
         kept = self._plans.get(key)
-        if kept and kept.holds:
-            return cast(Plan, kept.value)
-        made = self._prepared(size, plain)
-        if len(self._plans) >= 8:  # a stream of images of many sizes must not fill the memory
-            self._plans.clear()
-        self._plans[key] = Kept(self, made)
-        return made
+        if kept is None or not kept.holds:
+            if len(self._plans) >= 8:  # a stream of images of many sizes must not fill the memory
+                self._plans.clear()
+            kept = self._plans[key] = Kept(self, self._prepared(size, float32_is_plain(device)))
+        found: Plan = kept.value
+        return found
 
     def prepare_graph(self, size: tuple[int, ...]) -> None:
         """Make ready for graphs of canvases of this size: what is computed inside one becomes part of it."""
@@ -216,82 +211,73 @@ class IntegerEstimator(nn.Module):
                 found = [layer.ready(seen, strips=True, plain=plain) for layer in layers]
                 dear = sum(made.cost for made in found) > STRIPS * sum(made.cost for made in local)
                 strips = None if dear else found  # only an FFT is cheap there
-        room = BLOCK // max(made.kernel.bytes for made in local)
-        return Plan(local, strips, *self._lines(size, "ready", not traced, plain=plain, traced=traced), room)
+        bytes = max(made.kernel.bytes for made in local) * self._widest * math.prod(seen)
+        lines = self._lines(size, "ready", not traced, plain=plain, traced=traced)
+        return Plan(self._numbers()[0], local, strips, lines, None if traced else bytes / BLOCK)
 
-    def _lines(self, size: tuple[int, ...], how: str, together: bool = False, **options: Any) -> tuple[Any, Any, Any]:
-        """Return which axes go together, their layers and their rules."""
+    def _lines(self, size: tuple[int, ...], how: str, together: bool = False, **options: Any) -> list[Line]:
+        """Return the layers of each axis, or of all together where these are alike."""
         stacks: list[Any] = list(self.lines)
-        groups: list[Sequence[int]] = [(axis,) for axis in range(len(stacks))]
         rules = [self.line_rule(axis, size) for axis in range(len(stacks))]
+        first, ndim = 2 + len(self.across), 2 + len(self.across) + len(size)
+        over = [[at for at in range(2, ndim) if at != first + axis] for axis in range(len(stacks))]
+        groups = [[each] for each in over]
         alike = {(n, rule[:3], stack[0].weight.shape) for n, rule, stack in zip(size, rules, stacks, strict=False)}
         if together and len(alike) == 1:
-            groups, stacks = [range(len(stacks))], [map(IntegerFilter.beside, zip(*stacks, strict=True))]
+            groups, stacks = [over], [map(IntegerFilter.beside, zip(*stacks, strict=True))]
             rules = [rules[0]._replace(divisor=torch.cat([rule.divisor for rule in rules]))]
-        found = zip(groups, stacks, strict=True)
-        return groups, [[getattr(it, how)([size[axes[0]]], **options) for it in stack] for axes, stack in found], rules
+        layers = [[getattr(it, how)([n], **options) for it in stack] for n, stack in zip(size, stacks, strict=False)]
+        return [Line(*found) for found in zip(groups, rules, layers, strict=True)]
 
-    def _blocks(self, images: Tensor, plan: Plan) -> tuple[Tensor, ...]:
+    def _blocks(self, images: Tensor, plan: Plan) -> Sequence[Tensor]:
         """Split a batch into parts whose maps stay in the cache."""
-        if is_traced():
-            return (images,)
-        count = max(1, plan.room * torch.get_num_threads() // (math.prod(images.shape[2:]) * self._widest))
-        return (images,) if len(images) <= count else images.split(count)
+        count = None if plan.share is None else max(1, int(torch.get_num_threads() / plan.share))
+        return [images] if count is None or images.shape[0] <= count else images.split(count)
 
     def _features(self, images: Tensor, plan: Plan) -> Iterable[Tensor]:
         """Run the local layers, in strips where the image is large; yield the features of each strip, from the top."""
         height = rows = images.shape[2]
-        if not is_traced():
-            row = math.prod(images.shape[3:]) * self._widest * len(images)
-            height = max(2 * (self._before + self._after + 1), plan.room * torch.get_num_threads() // max(1, row))
+        if plan.share is not None and plan.strips is not None:
+            fits = rows * torch.get_num_threads() / (plan.share * images.shape[0])
+            height = max(2 * (self._before + self._after + 1), int(fits))
         if 2 * height > rows or plan.strips is None:
-            features = self.pixels(images)
-            for layer, made in zip(self.local, plan.local, strict=True):  # a graph calls its numbers by the module
-                features = layer(features, made)
+            features = plan.pixels(images)
+            if plan.share is None:  # a graph cannot refuse NaN
+                features = torch.where(features.isnan(), 0.0, features)
+            for made in plan.local:
+                features = made(features)
             yield features
             return
         for start in range(0, rows, height):
             end = min(start + height, rows)
-            features = self.pixels(rows_between(images, start - self._before, end + self._after))
+            features = plan.pixels(rows_between(images, start - self._before, end + self._after))
             for made in plan.strips:
                 features = made(features, margin=True)
             yield features
 
-    def _line_totals(self, images: Tensor, plan: Plan) -> list[Tensor]:
-        """Return the sums of the features along each axis, ``(batch, channel, n)``: small, whatever the image."""
-        found: list[list[Tensor]] = [[] for _ in range(self.axes)]
-        for part in self._blocks(images, plan):
-            strips: list[list[Tensor]] = [[] for _ in range(self.axes)]
-            for features in self._features(part, plan):
-                for group, rule in zip(plan.axes, plan.rules, strict=True):
-                    for axis in group:
-                        strips[axis].append(self.line_sums(features, axis, rule))
-            for axis, sums in enumerate(strips):  # along the axis of the strips they are joined, along all others added
-                cut = axis == 0 and not self.across
-                found[axis].append(_joined(sums, 2) if cut else functools.reduce(torch.add, sums))
-        return [_joined(parts, 0) for parts in found]
-
-    def _line_scores(self, sums: list[Tensor], plan: Plan) -> tuple[Tensor, ...]:
-        found = []
-        for group, rule, layers in zip(plan.axes, plan.rules, plan.lines, strict=True):
-            values = self.means(_joined([sums[axis].mT for axis in group], 2).mT, rule)  # channels last in memory
-            for layer in layers:
-                values = layer(values)
-            found.append(values)
-        return tuple(found)
+    def _line_sums(self, images: Tensor, plan: Plan) -> list[Tensor]:
+        """Return the sums of the features for each line, ``(batch, channel, n)``: small, whatever the image."""
+        found: list[list[list[Tensor]]] = [[[] for _ in line.over] for line in plan.lines]
+        for features in self._features(images, plan):
+            for line, each in zip(plan.lines, found, strict=True):
+                for over, sums in zip(line.over, each, strict=True):
+                    sums.append(line.rule.sums(features, over))
+        # Along the axis of the strips their sums are joined, along all others added.
+        return [
+            _joined(
+                [
+                    _joined(sums, 2) if 2 not in over else functools.reduce(torch.add, sums)
+                    for over, sums in zip(line.over, each, strict=True)
+                ],
+                1,
+            )
+            for line, each in zip(plan.lines, found, strict=True)
+        ]
 
 
-def _no_autocast(device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """Switch autocast off, if it is on: it would round the integers."""
-    if is_traced() or torch.is_autocast_enabled(device.type):
-        return torch.autocast(device.type, enabled=False)
-    return contextlib.nullcontext()
-
-
-def _joined(parts: Iterable[Tensor], axis: int) -> Tensor:
+def _joined(parts: Sequence[Tensor], axis: int) -> Tensor:
     """Join parts along an axis; one part alone is returned as it is."""
-    found = list(parts)
-    return found[0] if len(found) == 1 else torch.cat(found, axis)
+    return parts[0] if len(parts) == 1 else torch.cat(parts, axis)  # type: ignore[arg-type]
 
 
 def bits_of(value: float) -> Tensor:

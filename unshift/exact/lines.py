@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from unshift.estimator import add_lines
+from unshift.exact.filters import floor_divide
 from unshift.exact.task import FLOAT32, FLOAT64
 
-__all__ = ["LineRule", "LineScores", "best_of_all", "score_map", "terms"]
+__all__ = ["LineRule", "Scores", "best_of_all", "score_map", "terms"]
 
 
 class LineRule(NamedTuple):
@@ -56,29 +58,39 @@ class LineRule(NamedTuple):
         # No sum reaches 2^24, so dividing by that or by more is the same.
         return cls(added, torch.float32, times, divisor.clamp(max=FLOAT32).to(torch.float32))
 
+    def sums(self, features: Tensor, over: list[int]) -> Tensor:
+        """Sum features over all these axes, exactly: ``(batch, channel, n)``."""
+        if not over:
+            return features.to(self.added)
+        if features.is_contiguous():
+            return features.sum(over, dtype=self.added)
+        # In memory the channels come last (exact.direct): sums in that order are quick.
+        return features.movedim(1, -1).sum([at - 1 for at in over], dtype=self.added).movedim(-1, 1)
 
-class LineScores(NamedTuple):
-    """What a net of lines says of one copy of each image."""
+    def means(self, sums: Tensor, largest: int) -> Tensor:
+        """Divide line sums so that they fit the next layer, whose integers go up to ``largest``."""
+        sums = sums.to(self.kind)
+        return floor_divide(sums if self.times == 1 else sums * self.times, self.divisor, largest)
 
-    along: tuple[Tensor, ...]
-    """int64 ``(batch, n)`` for each axis, or ``(batch, axes, n)`` for those of one length together"""
+
+Scores = Tensor | tuple[Tensor, ...]
+"""int64 ``(batch, copies, *positions)``; or the terms of which these are the sums, ``(batch, axes, n)`` for all axes of
+one length together: what a net of lines says of one copy of each image."""
 
 
-def terms(scores: Tensor | LineScores) -> tuple[Tensor, ...]:
+def terms(scores: Scores) -> tuple[Tensor, ...]:
     """Return the terms ``(batch, terms, n)`` of which every score has one each: of a map, that is the map alone."""
-    if isinstance(scores, LineScores):
-        return tuple(term if term.ndim == 3 else term[:, None] for term in scores.along)
-    return (scores.flatten(1)[:, None],)
+    return (scores.flatten(1)[:, None],) if isinstance(scores, Tensor) else scores
 
 
-def score_map(scores: Tensor | LineScores) -> Tensor:
+def score_map(scores: Scores) -> Tensor:
     """Return the scores of all positions, ``(batch, *positions)``, with the copies before them if there are several."""
-    if isinstance(scores, LineScores):
-        return add_lines([term for group in terms(scores) for term in group.unbind(1)])
-    return scores.squeeze(1) if scores.shape[1] == 1 else scores
+    if isinstance(scores, Tensor):
+        return scores.squeeze(1) if scores.shape[1] == 1 else scores
+    return add_lines([term for group in scores for term in group.unbind(1)])
 
 
-def best_of_all(best: tuple[Tensor, ...]) -> Tensor:
+def best_of_all(best: Sequence[Tensor]) -> Tensor:
     """Return which positions ``(batch, all)`` are best in every term, from which are in each (:func:`terms`)."""
     each = [one for group in best for one in group.unbind(1)]
     return functools.reduce(lambda one, other: torch.logical_and(one[:, :, None], other[:, None]).flatten(1), each)

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from unshift.estimator import as_float
-from unshift.exact.task import is_traced
 
 __all__ = ["PixelScale"]
 
@@ -20,18 +19,14 @@ class PixelScale:
     """
 
     def __init__(self, scale: float, largest: int) -> None:
-        self.scale, self.largest = scale, largest
+        self.scale, self.largest, self.of_bytes = scale, largest, None
         # Bytes are divided by 255 first. Where one multiplication gives all 256 of them the same integers, it will do.
         every = torch.arange(256, dtype=torch.uint8)
         quick = every.to(torch.float32).mul_(scale / 255).round_()
-        self.of_bytes = scale / 255 if torch.equal(quick, self._scaled(every)) else None
+        self.of_bytes = scale / 255 if torch.equal(quick, self(every)) else None
 
     def __call__(self, images: Tensor) -> Tensor:
         """Return integers as float32, in the order in memory that the images have."""
-        if images.dtype == torch.uint8 and self.of_bytes is not None and not is_traced():
+        if images.dtype == torch.uint8 and self.of_bytes is not None:
             return images.to(torch.float32).mul_(self.of_bytes).round_()
-        pixels = self._scaled(images)
-        return torch.where(pixels.isnan(), 0.0, pixels) if is_traced() else pixels  # a graph cannot refuse NaN
-
-    def _scaled(self, images: Tensor) -> Tensor:
         return (as_float(images) * self.scale).round_().clamp_(-self.largest, self.largest)

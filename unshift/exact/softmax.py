@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unshift.exact.lines import LineScores, terms
+from unshift.exact.lines import Scores, terms
 from unshift.exact.task import is_traced
 
 __all__ = ["confidence"]
@@ -23,7 +23,7 @@ PART = torch.exp2(-torch.arange(FRACTION, dtype=torch.float64) / FRACTION)
 POWER = 2.0 ** torch.arange(DEPTH - 1, -1, -1, dtype=torch.float64)
 
 
-def confidence(scores: Tensor | LineScores, score_unit: float) -> Tensor:
+def confidence(scores: Scores, score_unit: float) -> Tensor:
     """Return the softmax probability of the highest score, the same for every shift to the last bit.
 
     A float softmax would add up its terms in the order the input came in. Here each term is an integer from a

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -91,17 +91,23 @@ def is_traced() -> bool:
 def float32_is_plain(device: torch.device) -> bool:
     """Tell whether float32 means float32 here: products and sums of 24 bits, by oneDNN or a matrix product.
 
-    Not where TF32 or bfloat16 may stand in for it (GPUs, a user's setting, an environment variable that oneDNN
-    reads), nor where oneDNN is off: PyTorch may then pick kernels that do not add up plain products.
+    Not where TF32 or bfloat16 may stand in for it (GPUs, a user's setting, an environment variable that oneDNN reads
+    when it is first used), nor where oneDNN is off: PyTorch may then pick kernels that do not add up plain products.
     """
-    if device.type != "cpu" or os.environ.get("ONEDNN_DEFAULT_FPMATH_MODE", "").upper() not in ("", "STRICT"):
-        return False
-    if not _ENABLED() or not all(getattr(module, "fp32_precision", "none") in ("none", "ieee") for module in _MODULES):
-        return False
-    return torch.get_float32_matmul_precision() == "highest"  # last: PyTorch refuses to say where one of those is set
+    mode = os.environ.get("ONEDNN_DEFAULT_FPMATH_MODE", "").upper()
+    return device.type == "cpu" and _ONEDNN.is_available() and mode in ("", "STRICT") and float32_is_set_plain()
 
 
-_BACKEND = torch.backends.mkldnn
-_MODULES = (_BACKEND, getattr(_BACKEND, "conv", None), getattr(_BACKEND, "matmul", None))
-# Whether oneDNN is in the build, and switched on now.
-_ENABLED = getattr(torch._C, "_get_mkldnn_enabled", lambda: False) if _BACKEND.is_available() else lambda: False
+def float32_is_set_plain() -> bool:
+    """Tell the same of the settings alone, which may change at any time."""
+    return (
+        torch._C._get_mkldnn_enabled()
+        and _ONEDNN.fp32_precision in _PLAIN
+        and _ONEDNN.conv.fp32_precision in _PLAIN
+        and _ONEDNN.matmul.fp32_precision in _PLAIN
+        and torch.get_float32_matmul_precision() == "highest"  # last: PyTorch refuses to say where one of those is set
+    )
+
+
+_ONEDNN: Any = torch.backends.mkldnn
+_PLAIN = ("none", "ieee")

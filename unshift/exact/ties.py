@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unshift.exact.lines import LineScores, best_of_all, terms
+from unshift.exact.lines import Scores, best_of_all, terms
 from unshift.exact.task import is_traced
 
 __all__ = ["choose", "largest_of", "loop", "ordered_bits", "rank_restored", "restored_keys", "tied_first"]
@@ -61,7 +61,7 @@ def tied_first(tied: Tensor) -> Tensor:
 
 
 def choose(
-    scores: Tensor | LineScores,
+    scores: Scores,
     looks: Callable[[], Tensor],
     settle: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -81,12 +81,17 @@ def choose(
     if not along[0].shape[0]:
         return along[0].new_zeros(0), along[0].new_zeros(0, dtype=torch.bool)
     # A sum is highest where all its terms are, and there only.
-    best = tuple(group == group.amax(2, keepdim=True) for group in along)
-    tied = functools.reduce(torch.logical_or, [(group.sum(2) > 1).any(1) for group in best])
-    places = [(place, group.shape[2]) for group in best for place in group.to(torch.uint8).argmax(2).unbind(1)]
-    index = functools.reduce(lambda found, place: found * place[1] + place[0], places[1:], places[0][0])
-    if not is_traced() and not bool(tied.any()):
-        return index, tied
+    best, places = [], []
+    for group in along:
+        top, place = group.max(2)
+        best.append(group == top[:, :, None])
+        places += [(one, group.shape[2]) for one in place.unbind(1)]
+    index = places[0][0]
+    for place, length in places[1:]:
+        index = index * length + place
+    if not is_traced() and all(int(one.sum()) == one.shape[0] * one.shape[1] for one in best):
+        return index, torch.zeros_like(index, dtype=torch.bool)
+    tied = functools.reduce(torch.logical_or, [(one.sum(2) > 1).any(1) for one in best])
     everywhere = best_of_all(best)
     ranks = rank_restored(looks(), tied)
     order = settle(ranks, everywhere, tied) if settle else ranks
