@@ -64,6 +64,16 @@ def test_line_nets_are_exact_at_sizes_they_were_not_calibrated_at(calibrated, si
         assert_exact(restorer, hard_images(1, size)[kind])
 
 
+@pytest.mark.parametrize("divisor", [2**14, 2**14 + 1, 2**13], ids=["as it is", "no power", "clamped"])
+def test_a_power_of_two_divides_as_it_is_summed_and_all_else_afterwards(divisor):
+    net = fresh(make_restorer("seam", 2, (30, 40)).scorer)
+    assert (net.local[0].divisor == 2**14).all()  # nothing is clamped: no sum reaches 2^24, no integer 2^10
+    net.local[0].divisor.fill_(divisor)
+    images = torch.cat([torch.rand(3, 2, 30, 40), torch.stack([*hard_images(2, (30, 40)).values()])])
+    assert torch.equal(net(images), scored_in_int64(net, images))
+    assert [made.divided for made in net.plan((30, 40), images.device).local] == [divisor == 2**14]
+
+
 def test_line_sums_at_the_calibrated_size_are_divided_by_the_divisor_alone():
     net = make_restorer("seam", 1, (8, 9)).scorer
     sums = torch.randint(0, 1023 * 9, (2, len(net.mean_divisor_0), 8)).double()

@@ -23,10 +23,10 @@ from unshift.cli.processes import cores
 if TYPE_CHECKING:
     from unshift.restorer import Chain, Estimate, Restorer
 
-BATCH = 2**22
+BATCH = 2**24
 """Pixels that a part holds at a time, or one image."""
-FILES = 32
-"""Files of a part; fewer if there would not be some for everyone."""
+FILES = 16
+"""Files of a part; fewer if there would not be some for everyone. The last one may be done by one process alone."""
 MANY = 64
 """Files from which on processes share them."""
 
@@ -156,21 +156,21 @@ def _by_threads(parts: Sequence[Part], act: Callable[[Part], Outcome], workers: 
 
 
 class _Told(NamedTuple):
-    """What a process tells of a part: its estimates as one, since each tensor takes a file to hand over."""
+    """What a process tells of a part: its estimates as arrays, since each tensor takes a file to hand over."""
 
     outcome: Outcome
     targets: list[Path]
-    estimate: Estimate | None
+    estimate: list[Any]
     warned: list[str]
     error: Exception | None = None
 
 
 def _by_processes(parts: Sequence[Part], act: Callable[[Part], Outcome], workers: int) -> Iterator[Outcome]:
     """Yield what becomes of each part, in order. The first is done here, before there are others."""
+    import torch
     from torch.utils.data import DataLoader
 
-    from unshift.coordinates import rows
-    from unshift.undoing import joined
+    from unshift.undoing import Estimate, joined
 
     yield act(parts[0])
 
@@ -180,9 +180,9 @@ def _by_processes(parts: Sequence[Part], act: Callable[[Part], Outcome], workers
             try:
                 outcome = act(part)
             except (ValueError, OSError) as error:
-                return _Told(Outcome(), [], None, [], error)
+                return _Told(Outcome(), [], [], [], error)
         found, outcome.found = outcome.found, {}
-        estimate = joined([*found.values()]) if found else None
+        estimate = [None if part is None else part.numpy() for part in joined([*found.values()])] if found else []
         return _Told(outcome, [*found], estimate, [str(each.message) for each in warned])
 
     rest: Any = list(parts[1:])  # a list is a data set
@@ -197,5 +197,6 @@ def _by_processes(parts: Sequence[Part], act: Callable[[Part], Outcome], workers
             said.add(message[:50])
         if error is not None:
             raise error
-        outcome.found = {target: rows(estimate, slice(at, at + 1)) for at, target in enumerate(targets)}
+        columns = [[None] * len(targets) if part is None else torch.from_numpy(part).split(1) for part in estimate]
+        outcome.found = {target: Estimate(*own) for target, *own in zip(targets, *columns, strict=True)}
         yield outcome

@@ -115,9 +115,14 @@ class _Calibration:
             if layer.divisor is None:
                 break
             scale = _fill(layer, floating.effective(), unit, self.sum_bits)
-            tops = [_top(self._ready(layer, values).sums(values), layer.activation) for values in inputs(at)]
-            layer.divisor.copy_(_divisor(torch.stack(tops).amax(0), self.net.largest))
-            del self._made[layer]  # made when its divisor was not known
+            if layers is self.net.local and len(self.net.lines) and layer.activation == "abs":
+                # Contrasts are many, and their maps are as large as the image, so all that is done to them costs time.
+                # By the most that a sum can be, none needs to be clamped, and a power of two divides as it is summed.
+                layer.divisor.fill_(2**self.sum_bits // (self.net.largest + 1))
+            else:
+                tops = [_top(self._ready(layer, values).sums(values), layer.activation) for values in inputs(at)]
+                layer.divisor.copy_(_divisor(torch.stack(tops).amax(0), self.net.largest))
+            self._made.pop(layer, None)  # made when its divisor was not known
             unit = layer.divisor.cpu() / scale
         return unit
 

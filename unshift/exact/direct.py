@@ -54,6 +54,11 @@ class _Direct:
         weight = torch.cat([part.chunk(self.groups, 1)[at] for at, part in own])
         self.folded = {fold: _channels_last(_folded(weight, fold)) for fold in {1, task.fold} if self.last}
 
+    def divide(self, power: int) -> None:
+        """Give sums divided by a power of two from now on: as exact as before, since only exponents change."""
+        self.weight = self.weight / power
+        self.folded = {fold: weight / power for fold, weight in self.folded.items()}
+
     def __call__(self, images: Tensor, margin: bool, bias: Tensor | None = None) -> Tensor:
         """See :class:`Kernel`."""
         if self.around is not None and images.shape == self.one:  # one pick instead of many cuts

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from unshift.exact.direct import Direct32
 from unshift.exact.kernels import prepare
-from unshift.exact.task import FLOAT32, FLOAT64, Kernel, Task
+from unshift.exact.task import FLOAT32, FLOAT64, Kernel, Task, is_traced
 
 __all__ = ["IntegerFilter", "Kept", "Ready", "floor_divide"]
 
@@ -60,6 +60,8 @@ class Ready(NamedTuple):
     row: Tensor | None = None
     """the divisor for each pixel of a row: quicker for maps whose channels are last in memory"""
     cost: float = 0.0
+    divided: bool = False
+    """whether the kernel gives sums that are divided already, and no quotient is too large"""
 
     def sums(self, images: Tensor, margin: bool = False) -> Tensor:
         """Return the exact sums, in floats that hold them. With ``margin``, ``images`` is a strip with its margin."""
@@ -72,8 +74,10 @@ class Ready(NamedTuple):
             return sums.to(torch.int64)
         if self.activation == "abs":
             sums = sums.abs_()
+        if self.divided:
+            return sums.floor_()
         divisor = self.divisor if self.row is None or sums.is_contiguous() else self.row
-        return floor_divide(sums, divisor, self.largest, 0 if self.activation == "relu" else None)
+        return floor_divide(sums, divisor, self.largest, None if self.activation == "none" else 0)
 
 
 class IntegerFilter(nn.Module):
@@ -127,6 +131,11 @@ class IntegerFilter(nn.Module):
         )
         if self.divisor is None:
             return made
+        power = int(self.divisor[0])
+        bounded = power.bit_count() == 1 and self.worst < power * (self.largest + 1) and self.activation == "abs"
+        if bounded and isinstance(kernel, Direct32) and not traced and bool((self.divisor == power).all()):
+            kernel.divide(power)
+            made = made._replace(bias=None if made.bias is None else made.bias / power, divided=True)
         # No sum reaches 2^24 in float32, so dividing by that or by more is the same.
         limit = FLOAT32 if kernel.dtype == torch.float32 else FLOAT64 // 2
         divisor = self.divisor.clamp(max=limit).to(kernel.dtype)
@@ -144,10 +153,13 @@ class IntegerFilter(nn.Module):
 def floor_divide(sums: Tensor, divisor: Tensor, largest: int, least: int | None = None) -> Tensor:
     """Divide integers in floats, in place, and clamp them to ``largest`` either way, or to ``least`` below.
 
-    ``least=0`` is a ReLU as well: what is negative stays so when it is divided.
+    ``least=0`` is a ReLU as well: what is negative stays so when it is divided. Rounded towards 0, which PyTorch does
+    while it divides, it ends at 0 all the same.
 
     Exact: ``a / b < m`` for a whole ``m`` means ``a / b <= m - 1/b``, and ``1/b`` is more than half a unit in the last
     place of ``m`` as long as ``a`` is below 2^24 (float32) or 2^52 (float64). So no quotient is rounded up to a
     whole number.
     """
+    if least == 0 and not is_traced():
+        return sums.div_(divisor, rounding_mode="trunc").clamp_(0, largest)
     return sums.div_(divisor).floor_().clamp_(-largest if least is None else least, largest)
