@@ -45,16 +45,11 @@ RECIPES: dict[str, list[dict[str, Any]]] = {
         {
             **DIGITS,
             "data": "fashion-mnist",
-            # Clothes fill the frame: twice the channels of the preset lines, and contrasts, not brightness.
-            "network": {
-                **CONTRASTS,
-                "channels": (16,),
-                "line_channels": (32, 1),
-                "line_kernel_size": (32, 32),
-                "size": (32, 32),
-            },
+            # Clothes fill the frame, and what shows then is a seam: contrasts, and lines of three layers.
+            "network": {**CONTRASTS, "channels": (16,), "line_channels": (24, 24, 1), "line_kernel_size": (11, 11)},
             **training.RECIPES["seam"],
-            "epochs": 12,
+            "epochs": 16,
+            "patience": 16,
         }
     ],
     "cifar10-paper": [{**PHOTOS, "preparation": {"pad": 4}, "preset": "paper"}],
