@@ -82,7 +82,7 @@ def _transformed(case: str, model: Any, options: Options) -> Rival:
         nn.Sequential(transformer, classifier),
         parameters=sum(p.numel() for p in transformer.parameters()),
         labels=True,
-        training=asdict(RECIPES[case]),
+        training={} if options.quick else asdict(RECIPES[case]),
     )
 
 
@@ -197,19 +197,17 @@ def _show(case: str, results: Results) -> list[Block]:
         "images with one verdict in all five columns; same bits: with the same probabilities, bit for bit. "
         "Parameters: those of what is added to the classifier.",
         _wins([entry for entry in entries if entry["images"] == result["images"]]),
-        *filter(None, [training(result)]),
-        *(_trained(entry) for entry in entries if entry.get("training")),
+        *filter(None, [training(result), *(_trained(entry) for entry in entries if entry.get("training"))]),
     ]
     alt = f"Accuracy at any shift against the time an image takes, {result['data']}"
     return [Table("", columns, rows, notes), Picture(f"rivals-{case}", alt, lambda: _draw(result))]
 
 
 def _trained(entry: dict[str, Any]) -> str:
-    """Say how a rival was trained."""
-    about = entry["training"]
+    """Say how a rival was trained; nothing if that is not known."""
+    about, name = entry["training"], str(entry["name"])
     if "before" not in about:  # a classifier of its own
-        name: str = entry["name"]
-        return name[0].upper() + name[1:] + training(entry).removeprefix("Classifier")
+        return training(entry).replace("Classifier", name[0].upper() + name[1:], 1)
     return (
         f"Spatial transformer: {about['epochs']} epochs on {about['images']:,} images at any shift, through the "
         f"frozen classifier, seed {about['seed']}."
@@ -255,7 +253,7 @@ _DIGITS = ("MNIST test, 32x32", "mnist", "lenet5-mnist")
 
 def _photos(name: str, title: str, restorer: str) -> Case:
     resnet = "resnet18-cifar10-autoattack"
-    return Case(name, "cifar10", partial(_load, name, title, "cifar10", resnet, restorer, 1000, 100))
+    return Case(name, "cifar10", partial(_load, name, title, "cifar10", resnet, restorer, 500, 100))
 
 
 EXPERIMENT = Experiment(
