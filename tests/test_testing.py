@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from samples import PRESETS, blobs, hard_images, make_estimator, make_restorer
+from samples import PRESETS, Positional, blobs, hard_images, make_estimator, make_restorer
 from torch import nn
 
 from unshift import Restorer, load, verification
@@ -113,19 +113,6 @@ def plain_argmax():
         yield replace
 
 
-class Broken(nn.Module):
-    """A scorer of integers that is not equivariant: scores near an edge are lower, as with zero padding."""
-
-    def __init__(self, scorer):
-        super().__init__()
-        self.scorer = scorer
-
-    def forward(self, images):
-        scores = self.scorer(images)
-        scores[..., 0] -= 2**20
-        return scores
-
-
 @pytest.mark.parametrize("preset", PRESETS)
 def test_both_modes_agree_that_a_restorer_is_exact(preset):
     images = torch.stack([*hard_images(1, SIZE).values()])
@@ -140,7 +127,7 @@ def test_both_modes_agree_that_a_restorer_is_exact(preset):
 
 @BRUTE_FORCE
 def test_verify_catches_a_scorer_that_is_not_equivariant(brute_force):
-    restorer = Restorer(Broken(make_restorer("dense", 1, SIZE, trained=True).scorer))
+    restorer = Restorer(Positional(make_restorer("dense", 1, SIZE, trained=True).scorer))
     found = verify(restorer, blobs(4, 1, SIZE), brute_force=brute_force)
     assert not found.exact
     assert found.mismatches > 0

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from samples import blobs
+from samples import Positional, blobs
 from spelt_moves import CASES, QUARTERS, SPELT, chain_for, mismatches, moved_by_all, restorer_for
-from torch import nn
 
 from unshift import Chain, Restorer, ShiftEstimator, quantise
 from unshift import restorer as restorer_module
 from unshift.coordinates import Canvas, Centre, Ring, Turns
 from unshift.testing import verify
-
-
-class Positional(nn.Module):
-    """Scores near an edge are lower, as with zero padding."""
-
-    def __init__(self, scorer):
-        super().__init__()
-        self.scorer = scorer
-
-    def forward(self, images):
-        scores = self.scorer(images)
-        scores[..., 0] -= 2**20
-        return scores
 
 
 class FirstCopy(Positional):

@@ -1,7 +1,9 @@
 // Pointer, keys, buttons and files: how the visitor changes the state.
 
-import { $, chooseOwn, chooseSample, hold, note, pad, refresh, setMode, setTruth, shape, state } from "./app.js";
+import { chooseOwn, chooseSample, note, pad, setMode, setTruth } from "./choose.js";
 import { mod, signed } from "./pixels.js";
+import { hold, refresh } from "./show.js";
+import { $, shape, state } from "./state.js";
 import { readUpload } from "./upload.js";
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");

@@ -1,8 +1,9 @@
 // The tab of genomes: FASTA in, where each sequence starts, FASTA out. Loaded when the tab is first opened.
 
-import { $, bring, computing } from "./app.js";
+import { bring, computing } from "./app.js";
 import { connectHandle, paintCircle, placeHandle } from "./circle.js";
 import { oriented, readFasta, toFasta } from "./sequences.js";
+import { $ } from "./state.js";
 
 const MEGABYTES = 10, SHOWN = 60, REST = 300;
 const number = new Intl.NumberFormat("en");

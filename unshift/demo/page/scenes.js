@@ -1,7 +1,8 @@
 // The tab of scenes: a digit dropped anywhere into a scene larger than the classifier's image. Loaded when first opened.
 
-import { $, computing } from "./app.js";
+import { computing } from "./app.js";
 import { mod, paint, resize, roll, same } from "./pixels.js";
+import { $ } from "./state.js";
 import { makeBars, paintScores, showVerdict } from "./view.js";
 import { judge } from "./words.js";
 
