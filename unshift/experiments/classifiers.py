@@ -22,7 +22,7 @@ from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 from torch import nn
 
-from unshift.data import ImageSet, dataset, prepare, root, to_float
+from unshift.data import dataset, prepare, root, to_float
 from unshift.evaluation import accuracy
 from unshift.experiments.architectures import ARCHITECTURES
 from unshift.experiments.classifier_training import Recipe, train_classifier
@@ -71,10 +71,6 @@ RECIPES = {
 
 _HELD_OUT = {"mnist3d": 500}
 """Training images that say how good a classifier is; 5,000 of any other data set."""
-
-
-def _training_set(name: str) -> ImageSet:
-    return dataset("mnist3d", "train") if name == "mnist3d" else dataset(name, "train")
 
 
 def full(recipe: Recipe) -> Recipe:
@@ -131,7 +127,7 @@ def make(
     """
     chosen = _scaled(name, recipe, budget)
     preparation = dict(chosen.preparation)
-    train, held_out = _training_set(chosen.data), _HELD_OUT.get(chosen.data, 5000)
+    train, held_out = dataset(chosen.data, "train"), _HELD_OUT.get(chosen.data, 5000)
     assert train.labels is not None
     order = torch.randperm(len(train), generator=torch.Generator().manual_seed(chosen.seed))
     held, kept = order[:held_out], order[held_out:]
