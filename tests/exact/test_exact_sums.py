@@ -148,7 +148,7 @@ def test_past_the_bound_the_sums_are_direct():
     images, weight = integers(-(2**20), 2**20, 1, 1, 16, 16), integers(-(2**24), 2**24, 1, 1, 5, 5)
     task = task_of(images, weight, 2**20)
     assert fft_error_bound((16, 16), 1, task.worst) >= 0.5
-    made = prepare(weight, task, plain=True)
+    made = prepare(weight, task, plain=True, passed=set())
     assert isinstance(made, Direct64)
     assert torch.equal(made(images.double(), margin=False).to(torch.int64), by_integers(images, weight))
 
@@ -156,7 +156,7 @@ def test_past_the_bound_the_sums_are_direct():
 @pytest.mark.parametrize(("traced", "limit"), [(False, r"below 2\^53"), (True, r"below 2\^24, .*sum_bits=24")])
 def test_sums_past_the_limit_are_refused(traced, limit):
     with pytest.raises(ValueError, match=rf"sums reach 9007199254740992; they must stay {limit}"):
-        prepare(torch.tensor([[[2**33]]]), Task((1, 1, 1), (4,), 2.0**53, traced=traced), plain=True)
+        prepare(torch.tensor([[[2**33]]]), Task((1, 1, 1), (4,), 2.0**53, traced=traced), plain=True, passed=set())
 
 
 @pytest.mark.parametrize("preset", PRESETS)

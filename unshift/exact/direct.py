@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,29 +11,23 @@ from torch.nn import functional as F
 
 from unshift.exact.task import FLOAT32, FLOAT64, Task
 
-__all__ = ["Direct32", "Direct64", "rows_between"]
+__all__ = ["Direct32", "Direct64", "between"]
 
 SMALL = 20480
 """Numbers of a single image up to which PyTorch takes a matrix product, for which channels stand first."""
 
 
-CONVOLVE = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
+def convolve(images: Tensor, *filters: Any) -> Tensor:
+    """Convolve along as many axes as there are."""
+    return (F.conv1d, F.conv2d, F.conv3d)[images.ndim - 3](images, *filters)
 
 
-def wrap(images: Tensor, axis: int, before: int, after: int) -> Tensor:
-    """Continue ``images`` circularly along ``axis``, in operations that every runtime has."""
-    n = images.shape[axis]
-    ends = (images.narrow(axis, n - before, before), images, images.narrow(axis, 0, after))
-    parts = [part for part in ends if part.shape[axis]]
-    return torch.cat(parts, axis) if len(parts) > 1 else images
-
-
-def rows_between(images: Tensor, start: int, end: int) -> Tensor:
-    """Return the rows from ``start`` to ``end``, which may lie past the ends: a view, but for what goes round."""
-    n = images.shape[2]
-    ends = (images[:, :, n + min(start, 0) :], images[:, :, max(start, 0) : end], images[:, :, : max(end - n, 0)])
-    parts = [part for part in ends if part.shape[2]]
-    return torch.cat(parts, 2) if len(parts) > 1 else parts[0]
+def between(images: Tensor, axis: int, start: int, end: int) -> Tensor:
+    """Cut out what lies from ``start`` to ``end``, either of which may lie past the ends: the image goes round."""
+    n, first = images.shape[axis], max(start, 0)
+    cuts = ((n + min(start, 0), -min(start, 0)), (first, min(end, n) - first), (0, max(end - n, 0)))
+    parts = [images.narrow(axis, at, length) for at, length in cuts if length]
+    return torch.cat(parts, axis) if len(parts) > 1 else parts[0]
 
 
 class _Direct:
@@ -60,18 +54,16 @@ class _Direct:
         self.folded = {fold: weight / power for fold, weight in self.folded.items()}
 
     def __call__(self, images: Tensor, margin: bool, bias: Tensor | None = None) -> Tensor:
-        """See :class:`Kernel`."""
         if self.around is not None and images.shape == self.one:  # one pick instead of many cuts
-            return CONVOLVE[images.ndim](images.take(self.around), self.weight, bias)
+            return convolve(images.take(self.around), self.weight, bias)
         last = self.last and (images.shape[0] > 1 or images.numel() > SMALL)
         line = last and images.ndim == 3  # a row of an image: such memory is for two axes or three
-        images = images[:, :, None] if line else images
-        images = self._wrapped(images, margin, line)
+        images = self._wrapped(images[:, :, None] if line else images, margin, line)
         if not last:
-            return CONVOLVE[images.ndim](images, self.weight, bias)
+            return convolve(images, self.weight, bias)
         width = images.shape[-1] - self.weight.shape[-1] + 1
         fold = max(fold for fold in self.folded if width % fold == 0)
-        convolve, stride = (F.conv3d, (1, 1, fold)) if images.ndim == 5 else (F.conv2d, (1, fold))
+        stride = (*[1] * (images.ndim - 3), fold)
         repeated = bias if bias is None or fold == 1 else bias.repeat(fold)
         sums = convolve(_channels_last(images), self.folded[fold], repeated, stride, 0, 1, self.groups).movedim(1, -1)
         sums = sums.reshape(*sums.shape[:-2], width, -1).movedim(-1, 1)  # one behind the other, as they are in memory
@@ -79,9 +71,9 @@ class _Direct:
 
     def _wrapped(self, images: Tensor, margin: bool, line: bool = False) -> Tensor:
         """Put images on a margin of themselves, but for the one that they bring."""
-        for axis, taps in enumerate(self.weight.shape[2:], 2):
-            if taps > 1 and not (margin and axis == 2):
-                images = wrap(images, axis + line, taps // 2, taps - 1 - taps // 2)
+        for axis, taps in enumerate(self.weight.shape[2:], 2 + line):
+            if taps > 1 and not (margin and axis == 2 + line):
+                images = between(images, axis, -(taps // 2), images.shape[axis] + (taps - 1) // 2)
         return images
 
 
@@ -106,7 +98,6 @@ class Direct32(_Direct):
 
     @staticmethod
     def holds(task: Task) -> bool:
-        """See the class."""
         return task.worst < FLOAT32
 
     @staticmethod
@@ -126,11 +117,9 @@ class Direct64(_Direct):
 
     @staticmethod
     def holds(task: Task) -> bool:
-        """See the class."""
         return task.worst < FLOAT64
 
     @staticmethod
     def cost(task: Task) -> float:
         """Through a matrix of all patches: memory is what it costs."""
-        outputs, inputs = task.shape[:2]
-        return 8 + task.taps * inputs * (2 + 0.15 * outputs)
+        return 8 + math.prod(task.shape[1:]) * (2 + 0.15 * task.shape[0])

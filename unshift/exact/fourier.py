@@ -42,7 +42,6 @@ class Fft64:
         self.spectrum = torch.fft.rfftn(row, dim=self.axes).conj().resolve_conj()
 
     def __call__(self, images: Tensor, margin: bool, bias: Tensor | None = None) -> Tensor:
-        """See :class:`Kernel`."""
         assert not margin
         spectrum = torch.fft.rfftn(images, dim=self.axes)
         outputs, inputs = self.spectrum.shape[:2]
@@ -56,7 +55,6 @@ class Fft64:
 
     @staticmethod
     def holds(task: Task) -> bool:
-        """See the class."""
         return not task.strips and fft_error_bound(task.size, task.shape[1], task.worst) < 0.5
 
     @staticmethod
@@ -91,9 +89,8 @@ class Waves64:
 
     def __init__(self, weight: Tensor, task: Task) -> None:
         height, width = task.size
-        cos, sin = _waves(width)
         half = width // 2 + 1
-        cos, sin = cos[:, :half], sin[:, :half]
+        cos, sin = (wave[:, :half] for wave in _waves(width))
         self.across = torch.cat([cos, -sin], 1)
         # Of a real image the other half of the spectrum is the mirror image of this one: it counts twice.
         counts = [1 if 2 * k % width == 0 else 2 for k in range(half)]
@@ -101,32 +98,24 @@ class Waves64:
         self.back = torch.cat([cos * twice, -sin * twice], 1).T.contiguous()
         cos, sin = _waves(height)
         self.down = torch.cat([torch.cat([cos, sin], 1), torch.cat([-sin, cos], 1)])
-        self.up = torch.cat([torch.cat([cos, -sin], 1), torch.cat([sin, cos], 1)])
-        real, imaginary = self._spectrum(full_row(weight.to(torch.float64), task.size))
-        self.real, self.imaginary = real.contiguous(), imaginary.contiguous()
+        self.up = self.down.T.contiguous()
+        row = full_row(weight.to(torch.float64), task.size)
+        self.real, self.imaginary = (part.contiguous() for part in self._spectrum(row))
 
-    def _spectrum(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        half, height = self.across.shape[1] // 2, len(self.down) // 2
-        spectrum = images @ self.across
-        spectrum = self.down @ torch.cat([spectrum[..., :half], spectrum[..., half:]], -2)
-        return spectrum[..., :height, :], spectrum[..., height:, :]
+    def _spectrum(self, images: Tensor) -> Sequence[Tensor]:
+        return (self.down @ torch.cat((images @ self.across).chunk(2, -1), -2)).chunk(2, -2)
 
     def __call__(self, images: Tensor, margin: bool, bias: Tensor | None = None) -> Tensor:
-        """See :class:`Kernel`."""
         assert not margin
-        height = self.real.shape[-2]
         real, imaginary = (part[:, None] for part in self._spectrum(images))
         # Times the conjugate: a correlation, not a convolution.
-        product = [
-            (real * self.real + imaginary * self.imaginary).sum(2),
-            (imaginary * self.real - real * self.imaginary).sum(2),
-        ]
-        waves = self.up @ torch.cat(product, -2)
-        return _rounded(torch.cat([waves[..., :height, :], waves[..., height:, :]], -1) @ self.back, bias)
+        products = real * self.real + imaginary * self.imaginary, imaginary * self.real - real * self.imaginary
+        waves = (self.up @ torch.cat([product.sum(2) for product in products], -2)).chunk(2, -2)
+        return _rounded(torch.cat(waves, -1) @ self.back, bias)
 
     @staticmethod
     def holds(task: Task) -> bool:
-        """See the class. Only for graphs, where there is no FFT, and for sums that other parts of them can hold."""
+        # Only for graphs, where there is no FFT, and for sums that other parts of them can hold.
         in_bounds = task.worst < FLOAT32 and task.traced and len(task.size) == 2 and not task.strips
         return in_bounds and waves_error_bound(task.size, task.shape[1], task.worst) < 0.5
 

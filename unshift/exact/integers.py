@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from unshift.estimator import ShiftEstimator, check_input
-from unshift.exact.direct import rows_between
+from unshift.exact.direct import between
 from unshift.exact.filters import IntegerFilter, Kept, Ready
 from unshift.exact.lines import LineRule, score_map
 from unshift.exact.pixels import PixelScale
@@ -250,7 +250,7 @@ class IntegerEstimator(nn.Module):
             return
         for start in range(0, rows, height):
             end = min(start + height, rows)
-            features = plan.pixels(rows_between(images, start - self._before, end + self._after))
+            features = plan.pixels(between(images, 2, start - self._before, end + self._after))
             for made in plan.strips:
                 features = made(features, margin=True)
             yield features

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,7 +22,7 @@ __all__ = ["KERNELS", "prepare"]
 KERNELS: tuple[type[Kernel], ...] = (Direct32, Direct64, Fft64, Waves64)
 
 
-def prepare(weight: Tensor, task: Task, plain: bool, passed: set[Any] | None = None) -> Kernel:
+def prepare(weight: Tensor, task: Task, plain: bool, passed: set[Any]) -> Kernel:
     """Return the cheapest kernel that is exact for this task, made ready.
 
     Args:
@@ -38,13 +37,12 @@ def prepare(weight: Tensor, task: Task, plain: bool, passed: set[Any] | None = N
     _keep_what_is_freed()
     if any(k > n for k, n in zip(task.shape[2:], task.size, strict=True)):
         raise ValueError(f"kernel {task.shape[2:]} is larger than the image {task.size}")
-    usable: Callable[[type[Kernel]], bool] = lambda kernel: (  # noqa: E731
-        kernel.holds(task) and (kernel.traced if task.traced else plain or kernel.dtype == torch.float64)
-    )
-    for kernel in sorted(filter(usable, KERNELS), key=lambda kernel: kernel.cost(task)):
-        made = kernel(weight, task)
-        if kernel.dtype == torch.float64 or task.traced or _tried(made, weight, task, passed):
-            return made
+    for kernel in sorted(KERNELS, key=lambda kernel: kernel.cost(task)):
+        wide = kernel.dtype == torch.float64
+        if kernel.holds(task) and (kernel.traced if task.traced else plain or wide):
+            made = kernel(weight, task)
+            if wide or task.traced or _tried(made, weight, task, passed):
+                return made
     limit = "2^24, the most that a graph holds: quantise it with sum_bits=24" if task.traced else "2^53"
     raise ValueError(f"this network's sums reach {task.worst:.0f}; they must stay below {limit}")
 
@@ -60,7 +58,7 @@ def _keep_what_is_freed() -> None:
     torch.empty(31 * 2**20, dtype=torch.uint8)
 
 
-def _tried(kernel: Kernel, weight: Tensor, task: Task, passed: set[Any] | None) -> bool:
+def _tried(kernel: Kernel, weight: Tensor, task: Task, passed: set[Any]) -> bool:
     """Run float32 once on an image as bad as can be, beside float64: a kernel that is not plain shows at once.
 
     Bfloat16 keeps 8 bits of a product, Winograd and FFT kernels round between their transforms. The image's
@@ -69,18 +67,15 @@ def _tried(kernel: Kernel, weight: Tensor, task: Task, passed: set[Any] | None) 
     side = [max(k, min(n, 16)) if len(task.size) < 3 else k for k, n in zip(task.shape[2:], task.size, strict=True)]
     side[-1] = math.ceil(side[-1] / task.fold) * task.fold
     trial = (type(kernel), *side, task.fold, task.worst, weight.device)
-    if passed is not None and trial in passed:
-        return True
-    l1 = float(weight.double().abs().flatten(1).sum(1).max())
-    largest = int(min(task.worst, FLOAT32 - 1) / max(l1, 1.0))
-    generator = torch.Generator().manual_seed(0)
-    shape = (2, task.shape[1], *side)
-    image = torch.randint(-largest, largest + 1, shape, generator=generator).bitwise_or(1).clamp(-largest, largest)
-    image = image.to(weight.device)
-    exact = Direct64(weight, task)(image.to(torch.float64), margin=False)
-    single = image.to(torch.float32)
-    found = (kernel(single, margin=False), kernel(single[:1], margin=False))  # one image may be summed in another way
-    equal = all(torch.equal(sums.to(torch.float64), exact[: len(sums)]) for sums in found)
-    if equal and passed is not None:
+    if trial not in passed:
+        l1 = float(weight.double().abs().flatten(1).sum(1).max())
+        largest = int(min(task.worst, FLOAT32 - 1) / max(l1, 1.0))
+        shape, generator = (2, task.shape[1], *side), torch.Generator().manual_seed(0)
+        image = torch.randint(-largest, largest + 1, shape, generator=generator).bitwise_or(1).clamp(-largest, largest)
+        image = image.to(weight.device, torch.float64)
+        exact, single = Direct64(weight, task)(image, margin=False), image.to(torch.float32)
+        for some in (single, single[:1]):  # one image may be summed in another way
+            if not torch.equal(kernel(some, margin=False).to(torch.float64), exact[: len(some)]):
+                return False
         passed.add(trial)
-    return equal
+    return True

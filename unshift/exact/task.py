@@ -37,11 +37,6 @@ class Task(NamedTuple):
     groups: int = 1
     """of so many parts of the outputs, each sees its own part of the inputs; all other taps are 0"""
 
-    @property
-    def taps(self) -> int:
-        """Taps of one filter between one input and one output."""
-        return math.prod(self.shape[2:])
-
     def vectors(self, fold: int) -> float:
         """Vectors of 16 numbers that one row of taps takes a pixel, if ``fold`` neighbours are made at once."""
         return (self.shape[-1] + fold - 1) * math.ceil(fold * self.shape[0] / 16) / fold
@@ -49,9 +44,10 @@ class Task(NamedTuple):
     @property
     def fold(self) -> int:
         """How many neighbours along the last axis to make at once: few channels would leave vectors half empty."""
-        width = self.size[-1]
-        fits = [fold for fold in (16, 8, 4, 2, 1) if width % fold == 0 and 4 * fold <= max(4, width)]
-        return min(fits, key=self.vectors) if self.parts == 1 else 1
+        width = self.size[-1] if self.parts == 1 else 1
+        return min(
+            (fold for fold in (16, 8, 4, 2, 1) if width % fold == 0 and 4 * fold <= max(4, width)), key=self.vectors
+        )
 
     @property
     def parts(self) -> int:
