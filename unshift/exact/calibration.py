@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -55,15 +55,11 @@ def quantise(estimator: ShiftEstimator, images: Images, *, bits: int = 10, sum_b
     size = parts[0].shape[2:] if network["line_channels"] else estimator.size
     net = IntegerEstimator(network, bits=bits, size=size).to(parts[0].device)
     calibrate = _Calibration(net, parts, sum_bits)
-    unit = calibrate.pixels()
-    unit = calibrate.layers(net.local, estimator.local, unit, calibrate.after_local)
+    unit = calibrate.layers(net.local, estimator.local, calibrate.pixels(), calibrate.after_local)
     ends: list[Any] = [(net.local[-1], estimator.local[-1], unit)]
     if len(net.lines):
-        ends = []
-        line: Any
-        for axis, (line, floats) in enumerate(zip(net.lines, estimator.lines, strict=True)):
-            line_unit = calibrate.line(axis, line, floats, unit)
-            ends.append((line[-1], floats[-1], line_unit))  # type: ignore[index]
+        lines: Any = enumerate(zip(net.lines, estimator.lines, strict=True))
+        ends = [(line[-1], floats[-1], calibrate.line(axis, line, floats, unit)) for axis, (line, floats) in lines]
     # All axes' scores are added, so their last layers share one scale: the coarsest.
     scale = min(float(_fill(layer, floating.effective(), unit, sum_bits)) for layer, floating, unit in ends)
     for layer, floating, unit in ends:
@@ -78,18 +74,10 @@ class _Calibration:
     def __init__(self, net: IntegerEstimator, images: list[Tensor], sum_bits: int) -> None:
         self.net, self.sum_bits = net, sum_bits
         self.plain = float32_is_plain(images[0].device)
-        self._made: dict[Any, Any] = {}
-        layers: Any = net.local
-        widest = max(max(layer.weight.shape[:2]) for layer in layers)
         self.size = tuple(images[0].shape[2:])
-        room = [max(1, BLOCK // (math.prod((*net.across, *part.shape[2:])) * widest)) for part in images]
+        widest = math.prod(net.across) * net.widest
+        room = [max(1, BLOCK // (math.prod(part.shape[2:]) * widest)) for part in images]
         self.blocks = [block for part, count in zip(images, room, strict=True) for block in part.split(count)]
-
-    def _ready(self, layer: Any, values: Tensor) -> Any:
-        made, size = self._made.setdefault(layer, {}), values.shape[2:]
-        if size not in made:
-            made[size] = layer.ready(size, plain=self.plain)
-        return made[size]
 
     def pixels(self) -> Tensor:
         """Set the pixel scale; return what one integer step of a pixel is worth, for each channel."""
@@ -101,15 +89,17 @@ class _Calibration:
         net.pixel_scale_bits.copy_(bits_of(scale))
         return torch.full([net.in_channels // math.prod(net.across)], 1 / scale, dtype=torch.float64)
 
+    def _through(self, layers: Iterable[Any], values: Tensor) -> Tensor:
+        for layer in layers:
+            values = layer.ready(values.shape[2:], plain=self.plain)(values)
+        return values
+
     def after_local(self, count: int) -> Iterator[Tensor]:
         """Yield the images, part by part, as they are after ``count`` local layers."""
         for part in self.blocks:
-            values = self.net.unfold(self.net.pixels(part))
-            for layer in list(self.net.local)[:count]:
-                values = self._ready(layer, values)(values)
-            yield values
+            yield self._through(list(self.net.local)[:count], self.net.unfold(self.net.pixels(part)))
 
-    def layers(self, layers: Any, floats: Any, unit: Tensor, inputs: Callable[[int], Iterator[Tensor]]) -> Tensor:
+    def layers(self, layers: Any, floats: Any, unit: Tensor, inputs: Callable[[int], Iterable[Tensor]]) -> Tensor:
         """Fill all layers that have a divisor; return the units of what reaches the layer after them."""
         for at, (layer, floating) in enumerate(zip(layers, floats, strict=True)):
             if layer.divisor is None:
@@ -120,30 +110,24 @@ class _Calibration:
                 # By the most that a sum can be, none needs to be clamped, and a power of two divides as it is summed.
                 layer.divisor.fill_(2**self.sum_bits // (self.net.largest + 1))
             else:
-                tops = [_top(self._ready(layer, values).sums(values), layer.activation) for values in inputs(at)]
+                sums = (layer.ready(values.shape[2:], plain=self.plain).sums(values) for values in inputs(at))
+                tops = [_top(found, layer.activation) for found in sums]
                 layer.divisor.copy_(_divisor(torch.stack(tops).amax(0), self.net.largest))
-            self._made.pop(layer, None)  # made when its divisor was not known
             unit = layer.divisor.cpu() / scale
         return unit
 
     def line(self, axis: int, layers: Any, floats: Any, unit: Tensor) -> Tensor:
         """Fill the 1-D layers along ``axis``; return the units of what reaches the last."""
         net, size = self.net, self.size
-        seen = (*net.across, *size)
-        rule, place = net.line_rule(axis, size), 2 + len(net.across) + axis
-        over = [at for at in range(2, 2 + len(seen)) if at != place]
+        over = net.others(axis)
+        rule = net.line_rule(axis, size)
         sums = torch.cat([rule.sums(values, over) for values in self.after_local(len(net.local))])
         divisor = _divisor(_top(sums), net.largest)
         net.get_buffer(f"mean_divisor_{axis}").copy_(divisor)
         means = net.line_rule(axis, size).means(sums, net.largest)  # small: one line an image
-
-        def inputs(count: int) -> Iterator[Tensor]:
-            values = means
-            for layer in list(layers)[:count]:
-                values = self._ready(layer, values)(values)
-            yield values
-
-        return self.layers(layers, floats, unit * divisor.cpu() / (math.prod(seen) / size[axis]), inputs)
+        count = math.prod(net.across) * math.prod(size) // size[axis]
+        inputs = lambda count: [self._through(list(layers)[:count], means)]  # noqa: E731
+        return self.layers(layers, floats, unit * divisor.cpu() / count, inputs)
 
 
 def _top(sums: Tensor, activation: str = "none") -> Tensor:

@@ -22,20 +22,15 @@ class Kept:
     nothing.
 
     Args:
-        module: Whose buffers are remembered: the tensors, so that no other can stand at their address, and their
-            versions. Tensors made in inference mode do not count the changes made to them: of these, what they hold.
+        module: Whose buffers, and its parts', are remembered: the tensors, so that no other can stand at their address,
+            and their versions. Tensors made in inference mode count no changes: of these, what they hold.
         value: What was computed.
-        recurse: Whether its parts' buffers are remembered, too.
     """
 
-    def __init__(self, module: nn.Module, value: Any, recurse: bool = True) -> None:
+    def __init__(self, module: nn.Module, value: Any) -> None:
         self.value = value
-        found = [
-            (part._buffers, name, buffer)
-            for part in (module.modules() if recurse else [module])
-            for name, buffer in part._buffers.items()
-            if buffer is not None
-        ]
+        parts = [(part._buffers, name) for part in module.modules() for name in part._buffers]
+        found = [(buffers, name, buffer) for buffers, name in parts if (buffer := buffers[name]) is not None]
         self._counted = [(*mark, mark[2]._version) for mark in found if not mark[2].is_inference()]
         self._copied = [(*mark, mark[2].clone()) for mark in found if mark[2].is_inference()]
 
@@ -57,9 +52,9 @@ class Ready(NamedTuple):
     """None: of the last layer, whose sums are the scores"""
     activation: str
     largest: int
+    cost: float = 0.0
     row: Tensor | None = None
     """the divisor for each pixel of a row: quicker for maps whose channels are last in memory"""
-    cost: float = 0.0
     divided: bool = False
     """whether the kernel gives sums that are divided already, and no quotient is too large"""
 
@@ -69,7 +64,7 @@ class Ready(NamedTuple):
 
     def __call__(self, images: Tensor, margin: bool = False) -> Tensor:
         """Return the next layer's integers, or the scores as int64."""
-        sums = self.kernel(images.to(self.kernel.dtype), margin, self.bias)
+        sums = self.sums(images, margin)
         if self.divisor is None:
             return sums.to(torch.int64)
         if self.activation == "abs":
@@ -121,14 +116,8 @@ class IntegerFilter(nn.Module):
         if self._trials is None or not self._trials.holds:
             self._trials = Kept(self, set())
         kernel = prepare(self.weight, task, plain, self._trials.value)
-        made = Ready(
-            kernel,
-            self.bias.to(kernel.dtype) if bool(self.bias.any()) else None,
-            None,
-            self.activation,
-            self.largest,
-            cost=kernel.cost(task),
-        )
+        bias = self.bias.to(kernel.dtype) if bool(self.bias.any()) else None
+        made = Ready(kernel, bias, None, self.activation, self.largest, kernel.cost(task))
         if self.divisor is None:
             return made
         power = int(self.divisor[0])
@@ -137,8 +126,7 @@ class IntegerFilter(nn.Module):
             kernel.divide(power)
             made = made._replace(bias=None if made.bias is None else made.bias / power, divided=True)
         # No sum reaches 2^24 in float32, so dividing by that or by more is the same.
-        limit = FLOAT32 if kernel.dtype == torch.float32 else FLOAT64 // 2
-        divisor = self.divisor.clamp(max=limit).to(kernel.dtype)
+        divisor = self.divisor.clamp(max=FLOAT32 if kernel.dtype == torch.float32 else FLOAT64 // 2).to(kernel.dtype)
         around, width = [1] * (len(size) - 1), size[-1]
         row = divisor.repeat(width, 1).T.reshape(-1, *around, width) if around else None
         return made._replace(divisor=divisor.view(-1, *around, 1), row=row)

@@ -12,7 +12,7 @@ import copy
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -100,7 +100,7 @@ class IntegerEstimator(nn.Module):
         self.register_buffer("pixel_scale_bits", bits_of(1.0))
         self.register_buffer("score_unit_bits", bits_of(1.0))
         shapes = [tuple(layer.weight.shape) for layer in self.local]  # type: ignore[arg-type]
-        self._widest = max(in_and_out for shape in shapes for in_and_out in shape[:2])
+        self.widest = max(in_and_out for shape in shapes for in_and_out in shape[:2])
         self._before, self._after = sum(shape[2] // 2 for shape in shapes), sum((shape[2] - 1) // 2 for shape in shapes)
         self.line_axes = len(self.lines)
         self._scalars: Kept | None = None
@@ -113,8 +113,9 @@ class IntegerEstimator(nn.Module):
         if kept is None or not (is_traced() or kept.holds):  # a graph being made shows no values
             buffers = (self.pixel_scale_bits, self.score_unit_bits)
             scale, unit = (float(bits.cpu().view(torch.float64)) for bits in buffers)
-            kept = self._scalars = Kept(self, (PixelScale(scale, self.largest), unit), recurse=False)
-        return cast("tuple[PixelScale, float]", kept.value)
+            kept = self._scalars = Kept(self, (PixelScale(scale, self.largest), unit))
+        found: tuple[PixelScale, float] = kept.value
+        return found
 
     @property
     def pixel_scale(self) -> float:
@@ -138,6 +139,11 @@ class IntegerEstimator(nn.Module):
         """Say how sums along ``axis`` of images of ``size`` are added up and divided."""
         divisor = self.get_buffer(f"mean_divisor_{axis}")
         return LineRule.at(axis, tuple(size), self.calibrated, divisor, self.largest * math.prod(self.across))
+
+    def others(self, axis: int) -> list[int]:
+        """Return all axes of the features but the one that goes with ``axis`` of the scores."""
+        first = 2 + len(self.across)
+        return [at for at in range(2, first + self.axes) if at != first + axis]
 
     @property
     def along(self) -> Callable[[Tensor], tuple[Tensor, ...]] | None:
@@ -211,7 +217,7 @@ class IntegerEstimator(nn.Module):
                 found = [layer.ready(seen, strips=True, plain=plain) for layer in layers]
                 dear = sum(made.cost for made in found) > STRIPS * sum(made.cost for made in local)
                 strips = None if dear else found  # only an FFT is cheap there
-        bytes = max(made.kernel.bytes for made in local) * self._widest * math.prod(seen)
+        bytes = max(made.kernel.bytes for made in local) * self.widest * math.prod(seen)
         lines = self._lines(size, "ready", not traced, plain=plain, traced=traced)
         return Plan(self._numbers()[0], local, strips, lines, None if traced else bytes / BLOCK)
 
@@ -219,8 +225,7 @@ class IntegerEstimator(nn.Module):
         """Return the layers of each axis, or of all together where these are alike."""
         stacks: list[Any] = list(self.lines)
         rules = [self.line_rule(axis, size) for axis in range(len(stacks))]
-        first, ndim = 2 + len(self.across), 2 + len(self.across) + len(size)
-        over = [[at for at in range(2, ndim) if at != first + axis] for axis in range(len(stacks))]
+        over = [self.others(axis) for axis in range(len(stacks))]
         groups = [[each] for each in over]
         alike = {(n, rule[:3], stack[0].weight.shape) for n, rule, stack in zip(size, rules, stacks, strict=False)}
         if together and len(alike) == 1:
