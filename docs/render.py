@@ -111,7 +111,7 @@ def models() -> Table:
         rows.append(Row(f"`{name}`", [*values, path.stat().st_size / 1000], form=forms))
     columns = ["undoes", "preset", "images", "exact (test)", "within 1", "file"]
     note = (
-        "exact: share of the test set found where it is, to the pixel (of a rotation: to the step of the angle "
+        "exact: share of the test set found where it is, to the pixel (for a rotation: to the step of the angle "
         "grid); within 1: to one pixel or step. Each file carries its recipe (`unshift models NAME`). "
         "`python -m unshift.experiments.shipped_restorers NAME` makes one again. Classifiers that come with the "
         f"package: {', '.join(f'`{name}`' for name in shipped())}."

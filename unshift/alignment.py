@@ -103,7 +103,7 @@ def fit_aligning(
     Args:
         images: What :func:`unshift.fit` takes.
         once: Fits once: from images, a ``checkpoint`` and ``resume`` to a restorer.
-        classifier: Settles the move of all images that remains free: that with which it is surest.
+        classifier: Settles the move of all images that remains free: the one that makes it most confident.
         checkpoint: Where the state of a round is kept, with the round's number, and its restorer when it is done.
         resume: Go on from there.
 
@@ -194,7 +194,7 @@ def _moved(images: Any, one: Restorer, other: Restorer) -> float:
 
 @torch.no_grad()
 def best_move(restorer: Restorer, images: Any, classifier: Classifier) -> tuple[Pose, float]:
-    """Return the move of all images, once they are aligned, with which a classifier is surest of them, and how sure.
+    """Return the move of all images, once they are aligned, that makes a classifier most confident, and how confident.
 
     Args:
         restorer: It aligns them.

@@ -23,7 +23,7 @@ def is_ragged(images: object) -> bool:
 
 
 def batches(images: Images, batch_size: int) -> Iterator[Tensor]:
-    """Yield all images, in their order, as batches of one size: of a list, neighbours of one shape and type."""
+    """Yield all images, in their order, as batches of one size: in a list, neighbours of one shape and type."""
     if isinstance(images, Tensor):
         yield from images.split(batch_size)
         return

@@ -157,7 +157,7 @@ def _rises(one: tuple[int, float, float], other: tuple[int, float, float]) -> bo
 def calibrate(restorer: Restorer | Chain, batches: Callable[[], Iterable[Batch]]) -> Judged:
     """Make the confidence of a restorer the probability that the pose it finds is exactly right.
 
-    Of a chain, stage by stage: each on what the stages before it have undone.
+    A chain is calibrated stage by stage, each on what the stages before it have undone.
 
     Args:
         restorer: Its curves are replaced, by none where there are too few images to tell.

@@ -38,7 +38,7 @@ class Restorer(Undoing):
     For every image ``x`` and every move ``m`` of the coordinates' group, ``restorer(move(x, m))`` equals
     ``restorer(x)`` bit for bit (with padding, for shifts on the padded canvas).
 
-    The undo moves pixels (of a rotation: quarter turns, then a bilinear rest), so gradients pass through it.
+    The undo moves pixels (for a rotation: quarter turns, then a bilinear rest), so gradients pass through it.
 
     Args:
         scorer: Any module from canvases to equivariant **int64** scores ``(batch, *positions)``:

@@ -77,7 +77,7 @@ def fit(
             :mod:`unshift.augmentation` describes.
         aligned: Whether the images stand where they should. If not, fitting and restoring them alternate until they no
             longer move, as :mod:`unshift.alignment` describes; one move of all of them remains free.
-        classifier: For images that are not aligned: what settles that move, by being surest of them. No labels needed.
+        classifier: For images that are not aligned: settles that move, by where it is most confident. No labels needed.
         seed: For weights, images held out, their order and augmentations. The same seed on the same machine with the
             same number of threads gives the same weights, however many ``workers`` there are.
         device: Where to train.

@@ -30,20 +30,20 @@ class Estimate(NamedTuple):
     """
 
     shift: Tensor
-    """int64 ``(batch, d)``: the shift that was applied, in pixels along each axis of the image. Of a restorer that
-    undoes nothing but circular shifts, without padding, ``unshift.undo(images, shift)`` takes it back."""
+    """int64 ``(batch, d)``: the shift that was applied, in pixels along each axis of the image. If the restorer
+    undoes only circular shifts, without padding, ``unshift.undo(images, shift)`` takes it back."""
     turn: Tensor | None
-    """int64 ``(batch,)``: the element of the group of turns; None where the restorer knows of none."""
+    """int64 ``(batch,)``: the element of the group of turns; None if the restorer undoes no turns."""
     angle: Tensor | None
-    """float64 ``(batch,)``: degrees counter-clockwise; None where the restorer knows of none."""
+    """float64 ``(batch,)``: degrees counter-clockwise; None if the restorer undoes no rotations."""
     confidence: Tensor
-    """float64 ``(batch,)``, in [0, 1]: softmax probability of the chosen position, and, of a restorer that was
-    calibrated, the probability that the pose is exactly right."""
+    """float64 ``(batch,)``, in [0, 1]: the softmax probability of the chosen position; once calibrated, the
+    probability that the pose is exactly right."""
     tied: Tensor
     """bool ``(batch,)``: several positions had the highest score, and the tie rule chose among them."""
     doubtful: Tensor | None = None
-    """bool ``(batch,)``: less sure than the restorer's ``min_confidence``. The pose is then none, and the image passes
-    as it is. None where there is no such bound."""
+    """bool ``(batch,)``: the confidence is below the restorer's ``min_confidence``. The pose is then no move, and the
+    image passes unchanged. None if there is no such bound."""
 
 
 def check_finite(images: Tensor) -> tuple[float, float] | None:

@@ -45,7 +45,7 @@ def calibrate(
     own = Remembered(model.trained_on.get("prints", []))
     reader = open_reader(found.images).through(own.look)
     judged = make_probable(model, lambda: reader.read(reader.rows(256)))
-    own.warn(restorer, "it is surer of them than of others, and so will be its confidence")
+    own.warn(restorer, "it is right about them more often than about others, so its confidence will be too high")
     model.save(out)
     if as_json:
         print_json({"file": str(out), "data": found.name, **model.metadata["calibration"]})

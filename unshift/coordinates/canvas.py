@@ -1,6 +1,6 @@
 """Canvas: the image itself, on a margin of constant pixels or as a scene to cut a window from, if wanted.
 
-Its moves are circular shifts. Of a scene it is the scene that moves circularly; the object in it moves as objects do.
+Its moves are circular shifts. In a scene, it is the scene that moves circularly; the object in it moves as objects do.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Polar coordinates: a rotation is a shift of the angle axis.
 
-Of the angles of the paper's grid (:mod:`~unshift.coordinates.polar_grid`) one goes all the way round, the azimuth: it
-is the one axis of the canvas, and a rotation in its plane shifts it circularly. Radii, and a volume's angles to its
+One angle of the paper's grid (:mod:`~unshift.coordinates.polar_grid`) goes all the way round: the azimuth. It is the
+one axis of the canvas, and a rotation in its plane shifts it circularly. Radii, and a volume's angles to its
 axis, are *channels*. The estimator, its training and its exact integers then work as they are.
 
 Convention

@@ -43,7 +43,7 @@ class Reader(Protocol):
     """Images by their rows."""
 
     def __len__(self) -> int:
-        """Return how many images there are. Of a stream, that is known once it has been read to its end."""
+        """Return how many images there are. For a stream, that is known once it has been read to its end."""
 
     def rows(self, size: int) -> Iterator[Tensor]:
         """Yield the rows of all images in their order, ``size`` at a time; of a stream without end, if need be."""

@@ -89,7 +89,7 @@ def open_images(
         source: The first of these that it is: the name of a data set (``unshift data list``; a folder of
             the same name is ``./mnist``), a folder of images at any depth, or of WebDataset shards (``.tar``), one
             image file or shard, or a ``.npy`` or ``.npz`` file.
-        split: ``"train"`` (the default of a data set) or ``"test"``. Of a folder it is a subfolder.
+        split: ``"train"`` (the default of a data set) or ``"test"``. For a folder, a subfolder of it.
         size: Bring all images to this ``(height, width)``.
         fit: How: ``"resize"`` stretches, ``"crop"`` scales to cover the size and cuts out the middle.
         channels: 1 (grey) or 3 (RGB). By default data sets and arrays stay as they are, and image files
