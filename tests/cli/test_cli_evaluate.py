@@ -166,3 +166,9 @@ def test_few_images_are_told_to_be_few(made):
     assert re.search(
         r"4 images: (\d) = \d+\.00% restored exactly, (\d) = .*; too few to tell: all in all, \d+% to ", text
     )
+
+
+def test_evaluate_refuses_restorers_of_scenes(made):
+    message = bad("evaluate", "--data", made / "blobs.npy", "--restorer", "mnist-scene")
+    assert "mnist-scene finds a window of 32x32 in a scene, and no image here says where" in message
+    assert "`unshift reproduce scenes`" in message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from commands import QUICK, bad, good, run
@@ -35,6 +36,25 @@ def test_resuming_a_finished_run_leaves_it_alone(made):
         message
         == "x.safetensors is the result of another run (other settings: preparation, seed); --force overwrites it"
     )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "differ"),
+    [
+        ((), ("--moves", "zeros"), "moves"),
+        (("--moves", "zeros", "--scope", 2), ("--moves", "edge", "--scope", 2), "moves"),
+        (("--moves", "zeros", "--scope", 2), ("--moves", "zeros", "--scope", 3), "scope"),
+        ((), ("--unaligned",), "aligned"),
+        (("--window", 8, "--preset", "scene"), ("--window", 8, "--preset", "scene", "--scene", 20), "scene"),
+    ],
+    ids=["circular", "kind", "scope", "aligned", "scene"],
+)
+def test_resuming_a_finished_run_with_other_moves_is_refused(made, one, other, differ):
+    np.save("some.npy", np.load(made / "blobs.npy")[:20])
+    again = ("fit", "some.npy", "--out", "x.safetensors", *QUICK)
+    good(*again, *one)
+    assert f"the result of another run (other settings: {differ});" in bad(*again, *other, "--resume")
+    assert "finished already" in good(*again, *one, "--resume").stderr
 
 
 def interrupted_fit(made, monkeypatch, out: str = "x.safetensors") -> None:

@@ -86,6 +86,7 @@ def evaluate(
     from unshift.weights import load
 
     model = load(restorer)
+    _check_whole(model, restorer)
     net = at_its_size(load_classifier(classifier), classifier) if classifier else None
     found = open_for(model, data, split, limit, size, crop, channels, pad)
     unit = model.stages[0].coordinates.unit  # of a chain, a scope limits the first stage's move
@@ -115,6 +116,17 @@ def evaluate(
         how = "" if moves is options.Loss.circular else f", {moves.value}"
         print(f"\naccuracy of {classifier} in %, images moved at random by up to {_words(model, unit)}{how}:\n")
         _print_scopes(rows, unit)
+
+
+def _check_whole(model: Restorer | Chain, name: str) -> None:
+    """Refuse restorers of scenes: images do not say where in them the object is, or are objects themselves."""
+    window = model.stages[0].coordinates.window
+    if window is not None:
+        raise ValueError(
+            f"evaluate moves whole images and sees whether they come back; {name} finds a window of "
+            f"{'x'.join(map(str, window))} in a scene, and no image here says where in it the object is. "
+            "`unshift reproduce scenes` makes scenes and measures on them; `unshift restore` cuts windows out of yours"
+        )
 
 
 def _try(net: Callable[[Tensor], Tensor], name: str, found: ImageSource, left: Callable[[Tensor], Tensor]) -> None:

@@ -105,7 +105,10 @@ def fit(
     left_out = {"drop_unusable": drop_unusable, "skip_unreadable": skip_unreadable}
     run = {"validation": validation, "patience": patience, "device": device, "workers": workers, **left_out}
     if resume and out.exists() and not state.exists():
-        restorer = _finished(out, {"data": images.name, "preparation": steps, "coordinates": coordinates, **settings})
+        about = {"data": images.name, "preparation": steps, "coordinates": coordinates.describe(), **settings}
+        told = {"moves": moves.value, "scope": scope, "aligned": not unaligned}
+        told |= {"scene": scene and list(scene), "background": Path(background or "clutter").name} if window else {}
+        restorer = _finished(out, {**about, **told})
     else:
         kept = {"coordinates": coordinates, "checkpoint": state, "resume": resume}
         restorer = _trained(images, steps, out, {**settings, **lossy, **scenes, **run, **kept})
@@ -173,8 +176,11 @@ def _finished(out: Path, asked: Mapping[str, Any]) -> Restorer | Chain:
     from unshift.weights import load
 
     restorer = load(out)
-    found = {**restorer.metadata, "preparation": restorer.trained_on.get("preparation")}
-    asked = {**asked, "coordinates": asked["coordinates"].describe()}
+    told = restorer.metadata
+    moves, scenes = {"kind": "circular", **told.get("moves", {})}, told.get("scenes", {})
+    found = {**told, "preparation": restorer.trained_on.get("preparation"), "aligned": "alignment" not in told}
+    found |= {"moves": moves["kind"], "scope": moves.get("scope")}
+    found |= {"scene": scenes.get("size"), "background": scenes.get("background")}
     if other := [key for key, value in asked.items() if value is not None and found.get(key) != value]:
         raise ValueError(
             f"{out} is the result of another run (other settings: {', '.join(other)}); --force overwrites it"

@@ -172,6 +172,7 @@ def _by_processes(parts: Sequence[Part], act: Callable[[Part], Outcome], workers
 
     from unshift.undoing import Estimate, joined
 
+    torch.set_num_threads(1)  # as the others will have it: what is made ready now, they need not make again
     yield act(parts[0])
 
     def done(part: Part) -> _Told:

