@@ -106,7 +106,7 @@ def fit(
     run = {"validation": validation, "patience": patience, "device": device, "workers": workers, **left_out}
     if resume and out.exists() and not state.exists():
         about = {"data": images.name, "preparation": steps, "coordinates": coordinates.describe(), **settings}
-        told = {"moves": moves.value, "scope": scope, "aligned": not unaligned}
+        told: dict[str, Any] = {"moves": moves.value, "scope": scope, "aligned": not unaligned}
         told |= {"scene": scene and list(scene), "background": Path(background or "clutter").name} if window else {}
         restorer = _finished(out, {**about, **told})
     else:
