@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from unshift import apply
 from unshift.checkpoint import Checkpoint
 from unshift.data import dataset, resize, to_float
-from unshift.experiments import find
+from unshift.experiments import find, spatial_transformer
 from unshift.experiments.architectures import ARCHITECTURES
 from unshift.experiments.classifiers import RECIPES as CLASSIFIERS
 from unshift.experiments.classifiers import shipped
@@ -133,14 +133,18 @@ def test_a_transformer_learns_from_labels_and_goes_on_after_a_kill(digits, monke
     monkeypatch.setattr(Checkpoint, "save_sometimes", Checkpoint.save)
     classifier = shipped()["lenet5-mnist"]()
     frozen = copy.deepcopy(classifier.state_dict())
-    whole = trained_transformer("mnist", classifier, progress=False)
+    monkeypatch.setattr(spatial_transformer, "shipped", lambda: {"lenet5-mnist": lambda: classifier})
+    whole = trained_transformer("mnist", progress=False)
     assert not torch.allclose(whole(digits), digits)  # it has left its start
     assert all(torch.equal(frozen[key], tensor) for key, tensor in classifier.state_dict().items())
     (kept,) = (tmp_path / "rivals").iterdir()  # no checkpoint is left
     kept.unlink()
+    dying = nn.Sequential(Killed(after=2), classifier)
+    monkeypatch.setattr(spatial_transformer, "shipped", lambda: {"lenet5-mnist": lambda: dying})
     with pytest.raises(KeyboardInterrupt):
-        trained_transformer("mnist", nn.Sequential(Killed(after=2), classifier), progress=False)
-    assert torch.equal(trained_transformer("mnist", classifier, progress=False)(digits), whole(digits))
+        trained_transformer("mnist", progress=False)
+    monkeypatch.setattr(spatial_transformer, "shipped", lambda: {"lenet5-mnist": lambda: classifier})
+    assert torch.equal(trained_transformer("mnist", progress=False)(digits), whole(digits))
 
 
 @pytest.mark.parametrize("kind", ["shifts", "polyphase", "blurred"])

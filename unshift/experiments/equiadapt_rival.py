@@ -32,7 +32,7 @@ __all__ = ["RECIPE", "canonicalizer", "is_installed", "versions"]
 RECIPE: dict[str, Any] = {
     "network": {"out_channels": 16, "kernel_size": 5, "group_type": "rotation", "num_rotations": 4, "num_layers": 3},
     "canonicalizer": {"beta": 1.0, "input_crop_ratio": 0.8, "resize_shape": 32},
-    "images": 45_000,
+    "images": 22_500,
     "epochs": 1,
     "batch_size": 64,
     "learning_rate": 0.003,

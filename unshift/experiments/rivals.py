@@ -76,7 +76,7 @@ def _load(
 
 def _transformed(case: str, model: Any, options: Options) -> Rival:
     classifier: Any = model.classifier if isinstance(model, Remembering) else model
-    transformer = trained_transformer(case, classifier, quick=options.quick, progress=options.progress)
+    transformer = trained_transformer(case, quick=options.quick, progress=options.progress)
     return Rival(
         "spatial transformer, trained with labels",
         nn.Sequential(transformer, classifier),
@@ -206,11 +206,11 @@ def _show(case: str, results: Results) -> list[Block]:
 def _trained(entry: dict[str, Any]) -> str:
     """Say how a rival was trained; nothing if that is not known."""
     about, name = entry["training"], str(entry["name"])
-    if "before" not in about:  # a classifier of its own
+    if "through" not in about:  # a classifier of its own
         return training(entry).replace("Classifier", name[0].upper() + name[1:], 1)
     return (
-        f"Spatial transformer: {about['epochs']} epochs on {about['images']:,} images at any shift, through the "
-        f"frozen classifier, seed {about['seed']}."
+        f"Spatial transformer: {about['epochs']} epochs on {about['images']:,} images at any shift, through a "
+        f"frozen `{about['through']}`, seed {about['seed']}."
     )
 
 
