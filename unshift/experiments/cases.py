@@ -13,6 +13,7 @@ from torch import Tensor
 import unshift
 from unshift import Chain, Restorer
 from unshift.data import DataError, ImageSet, dataset, prepare, to_float
+from unshift.data.catalogue import find
 from unshift.experiments import classifiers
 from unshift.experiments.answers import Remembering
 from unshift.experiments.borrowed_classifiers import BORROWED, borrow
@@ -118,22 +119,20 @@ def frozen_classifier(
     return Remembering.on_disk(model, name) if large else model, said, model.about
 
 
-def images_of(data: str, options: Options) -> ImageSet:
-    """Return a test set; for a quick look, a few images of it."""
-    return _quick_test(data) if options.quick else dataset(data, "test")
-
-
-def _quick_test(data: str) -> ImageSet:
-    count = 100 if data == "mnist" else 6
+def images_of(data: str, options: Options, split: str = "test", few: int | None = None) -> ImageSet:
+    """Return a data set; for a quick look ``few`` images of it or, where it is not on this machine, of noise."""
+    if not options.quick:
+        return dataset(data, split)
+    entry = find(data)
+    count = few or (100 if entry.shape[0] == 1 else 6)  # the nets for colours are large
     try:
-        test = dataset(data, "test", download=False)
-    except DataError:  # not on this machine: noise has the right shape, and shows that all runs
-        generator = torch.Generator().manual_seed(0)
-        shape = (count, 3, 32, 32) if data == "cifar10" else (count, 1, 28, 28)
-        noise = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
-        return ImageSet(noise, torch.arange(count) % 10, f"{data}: noise", tuple("0123456789"))
-    assert test.labels is not None
-    return replace(test, images=test.images[:count], labels=test.labels[:count])
+        found = dataset(data, split, download=False)
+    except DataError:  # noise has the right shape, and shows that all runs
+        noise = torch.randint(0, 256, (count, *entry.shape), generator=torch.Generator().manual_seed(0))
+        labels = torch.arange(count) % len(entry.classes)
+        return ImageSet(noise.to(torch.uint8), labels, f"{data}: noise", entry.classes)
+    assert found.labels is not None
+    return replace(found, images=found.images[:count], labels=found.labels[:count])
 
 
 def _load_digits(options: Options) -> LoadedCase:

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 import unshift
-from unshift.data import DataError, dataset, prepare, to_float
+from unshift.data import prepare, to_float
 from unshift.evaluation import judged_on
+from unshift.experiments.cases import images_of
 from unshift.experiments.record import Block, Case, Experiment, Options, Result, Results, Row, Table
 from unshift.experiments.reliability_plots import pictures
 from unshift.reliability import Judged, reliability, separation
@@ -40,23 +41,17 @@ def _load(name: str, data: str, foreign: Mapping[str, str], options: Options) ->
     """Return a shipped restorer, its test images and images of other kinds, prepared as its own."""
     restorer = unshift.load(name)
     count = 60 if options.quick else 10_000
-    images = _test(data, restorer, count, options.quick)
+    images = _test(data, restorer, options)
     generator = torch.Generator().manual_seed(0)
-    kinds = {kind: _test(other, restorer, count, options.quick) for kind, other in foreign.items()}
+    kinds = {kind: _test(other, restorer, options) for kind, other in foreign.items()}
     kinds["noise, each pixel by itself"] = torch.rand(min(count, 1000), *images.shape[1:], generator=generator)
     kinds["blank"] = torch.zeros(1, *images.shape[1:])
     return _Loaded(name, data, restorer, images, kinds)
 
 
-def _test(data: str, restorer: Any, count: int, quick: bool) -> Tensor:
-    """Return test images in the restorer's channels; a quick look where there are none gets noise."""
-    channels = restorer.trained_on["channels"]
-    try:
-        images = dataset(data, "test", download=not quick).images[:count]
-    except DataError:
-        if not quick:
-            raise
-        images = torch.randint(0, 256, (count, channels, 32, 32), dtype=torch.uint8)
+def _test(data: str, restorer: Any, options: Options) -> Tensor:
+    """Return test images in the restorer's channels."""
+    channels, images = restorer.trained_on["channels"], images_of(data, options, few=60).images
     grey = to_float(images).mean(1, keepdim=True)
     shown = to_float(images) if images.shape[1] == channels else grey.expand(-1, channels, -1, -1)
     if "resize" not in restorer.trained_on["preparation"] and shown.shape[2:] != (32, 32):

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 import unshift
 from unshift.coordinates import Canvas, Pose
-from unshift.data import DataError, dataset, prepare, to_float
+from unshift.data import prepare, to_float
 from unshift.evaluation import accuracy, predict
+from unshift.experiments.cases import images_of
 from unshift.experiments.classifiers import shipped
 from unshift.experiments.record import Block, Case, Experiment, Options, Result, Results, Row, Table
 from unshift.moves import MOVES, Kind, Moves
@@ -45,23 +46,13 @@ def _load(
     data: str, preparation: Mapping[str, Any], count: int, tested: int, named: str, fitting: Any, options: Options
 ) -> _Loaded:
     """Return training and test images with the margin that windows leave, and a frozen classifier."""
-    train, test = (_images(data, split, options.quick) for split in ("train", "test"))
-    count, tested = (60, 10) if options.quick else (count, tested)
+    few = "mnist-10k" if options.quick and data == "mnist" else data  # it comes with the package
+    train, test = (images_of(few, options, *part) for part in (("train", 60), ("test", 10)))
+    assert test.labels is not None
     fitting = {**fitting, "epochs": 1, "batch_size": 16} if options.quick else fitting
-    images = [prepare(part, dict(preparation)) for part in (train[0][:count], test[0][:tested])]
+    images = [prepare(part, dict(preparation)) for part in (train.images[:count], test.images[:tested])]
     net = shipped()[named]()
-    return _Loaded(data, images[0], to_float(images[1]), test[1][:tested], net, named, fitting, options.progress)
-
-
-def _images(data: str, split: str, quick: bool) -> tuple[Tensor, Tensor]:
-    try:
-        found = dataset("mnist-10k" if quick and data == "mnist" else data, split, download=not quick)
-    except DataError:
-        if not quick:
-            raise
-        return torch.randint(0, 256, (60, 3, 32, 32), dtype=torch.uint8), torch.arange(60) % 10
-    assert found.labels is not None
-    return found.images, found.labels
+    return _Loaded(data, images[0], to_float(images[1]), test.labels[:tested], net, named, fitting, options.progress)
 
 
 def _measure(loaded: _Loaded) -> Result:
