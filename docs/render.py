@@ -7,6 +7,8 @@ unshift reproduce                                        main.json
 unshift reproduce table1 fig1 fig3 fig4 --data mnist     mnist.json, and so for fashion-mnist
 unshift reproduce table1 fig1 fig3 table2 fig4 --data cifar10    cifar10.json
 unshift reproduce seam --train                           seam.json
+unshift reproduce poses --data mnist                     poses.json
+unshift reproduce poses --data cifar10                   photo-turns.json
 unshift reproduce volumes                                volumes.json, and so for all others
 
 A page has a part for each case, between ``<!-- NAME-CASE:begin -->`` and ``<!-- NAME-CASE:end -->``.
