@@ -107,7 +107,11 @@ def test_fit_every_kind_of_pose(flags, coordinates, step, made):
     assert "(other settings: coordinates)" in bad(*command[:4], *QUICK, "--resume")
     found = good_json("verify", "--data", made / "blobs.npy", "--restorer", "x.safetensors", "--limit", 2)
     assert found["exact"]
-    good("evaluate", "--data", made / "blobs.npy", "--restorer", "x.safetensors", "--limit", 9)
+    evaluate = ("evaluate", "--data", made / "blobs.npy", "--restorer", "x.safetensors", "--limit", 9)
+    if "--window" in flags:
+        assert "finds a window of 10x10 in a scene" in bad(*evaluate)
+    else:
+        good(*evaluate)
     rows = good_json("restore", made / "photos", "--restorer", "x.safetensors", "--out", "out")
     assert rows[3]["confidence"] > 0
 

@@ -104,15 +104,10 @@ def fit(
     scenes = {} if window is None else {"scene": scene, "background": background or "clutter"}
     left_out = {"drop_unusable": drop_unusable, "skip_unreadable": skip_unreadable}
     run = {"validation": validation, "patience": patience, "device": device, "workers": workers, **left_out}
-    if resume and out.exists() and not state.exists():
-        about = {"data": images.name, "preparation": steps, "coordinates": coordinates.describe(), **settings}
-        told: dict[str, Any] = {"moves": moves.value, "scope": scope, "aligned": not unaligned}
-        told |= {"scene": scene and list(scene), "background": Path(background or "clutter").name} if window else {}
-        restorer = _finished(out, {**about, **told})
-    else:
-        kept = {"coordinates": coordinates, "checkpoint": state, "resume": resume}
-        restorer = _trained(images, steps, out, {**settings, **lossy, **scenes, **run, **kept})
-    finish(restorer, out, held, as_json)
+    kept = {"coordinates": coordinates, "checkpoint": state, "resume": resume}
+    asked = {**settings, **lossy, **scenes, **run, **kept}
+    finished = resume and out.exists() and not state.exists()
+    finish((_finished if finished else _trained)(images, steps, out, asked), out, held, as_json)
 
 
 def _check_kind(asked: list[bool], scenes: tuple[Any, Any]) -> None:
@@ -171,7 +166,7 @@ def _settling(classifier: str | None) -> Any:
     return at_its_size(load_classifier(classifier), classifier) if classifier else None
 
 
-def _finished(out: Path, asked: Mapping[str, Any]) -> Restorer | Chain:
+def _finished(images: ImageSource, steps: Mapping[str, Any], out: Path, settings: dict[str, Any]) -> Restorer | Chain:
     """Return what is in ``out``: ``--resume`` of a finished run has nothing to do, but it must be that run."""
     from unshift.weights import load
 
@@ -181,7 +176,12 @@ def _finished(out: Path, asked: Mapping[str, Any]) -> Restorer | Chain:
     found = {**told, "preparation": restorer.trained_on.get("preparation"), "aligned": "alignment" not in told}
     found |= {"moves": moves["kind"], "scope": moves.get("scope")}
     found |= {"scene": scenes.get("size"), "background": scenes.get("background")}
-    if other := [key for key, value in asked.items() if value is not None and found.get(key) != value]:
+    asked = {**settings, "data": images.name, "preparation": steps, "coordinates": settings["coordinates"].describe()}
+    if "scene" in asked:
+        asked |= {"scene": asked["scene"] and list(asked["scene"]), "background": Path(asked["background"]).name}
+    told_of = {key: value for key, value in asked.items() if value is not None and key in found}
+    told_of.pop("validation", None)  # asked for as a number, told of as rates
+    if other := sorted(key for key, value in told_of.items() if found[key] != value):
         raise ValueError(
             f"{out} is the result of another run (other settings: {', '.join(other)}); --force overwrites it"
         )
