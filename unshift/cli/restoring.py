@@ -7,13 +7,14 @@ are shared by processes, PyTorch's ``DataLoader`` among them, as threads would w
 
 from __future__ import annotations
 
+import itertools
+import math
 import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 BATCH = 2**24
 """Pixels that a part holds at a time, or one image."""
 FILES = 16
-"""Files of a part; fewer if there would not be some for everyone. The last one may be done by one process alone."""
+"""Files of a part at most."""
 MANY = 64
 """Files from which on processes share them."""
 
@@ -73,10 +74,11 @@ class Restoring:
 
         outcome, threads = Outcome(), torch.get_num_threads()
         workers = max(2, cores())
-        some = max(1, min(FILES, len(targets) // (4 * workers)))
-        todo = list(targets.items())
-        # The first file is done alone: what it warns of, the others know.
-        parts = [part for part in (todo[:1], *(todo[at : at + some] for at in range(1, len(todo), some))) if part]
+        # The first file is done alone: what it warns of, the others know. Of the others all get as many.
+        first, *rest = targets.items()
+        count = min(len(rest), workers * max(4, math.ceil(len(rest) / (workers * FILES))))
+        ends = [len(rest) * number // max(1, count) for number in range(count + 1)]
+        parts = [[first], *(rest[start:end] for start, end in itertools.pairwise(ends))]
         # A forked process has all that is loaded; elsewhere each would load it again. Ranks are processes already.
         forked = sys.platform == "linux" and len(targets) >= MANY and ranks.count() == 1
         each = _by_processes if forked else _by_threads
@@ -114,7 +116,7 @@ class Restoring:
 
     def _restore(self, pictures: list[Picture], place: Callable[[Path], Path], outcome: Outcome) -> None:
         """Restore images, those of one kind together, and write them."""
-        for _, alike in groupby(sorted(pictures, key=lambda one: str(one.kind)), key=lambda one: one.kind):
+        for _, alike in itertools.groupby(sorted(pictures, key=lambda one: str(one.kind)), key=lambda one: one.kind):
             self._restore_batch(list(alike), place, outcome)
         outcome.found |= {one.target: outcome.found.pop(one.target) for one in pictures}  # in their order again
 
