@@ -53,7 +53,6 @@ def in_graph(restorer, images):
         return state
 
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-        unshift.exporting.prepare_graph(restorer, torch.zeros_like(images[:1]))
         for name, module in list(sys.modules.items()):
             if name.startswith("unshift.") and hasattr(module, "is_traced"):
                 patch.setattr(module, "is_traced", lambda: True)

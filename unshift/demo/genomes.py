@@ -34,16 +34,14 @@ class Windows(nn.Module):
     genome is scored window by window, in bounded memory.
 
     Args:
-        scorer: Of sequences of any length.
-
-    Raises:
-        ValueError: If its sums do not stay below 2^24, where float32 is exact.
+        scorer: Of sequences of any length, whose sums stay below 2^24, where float32 is exact.
     """
 
     def __init__(self, scorer: IntegerEstimator) -> None:
         super().__init__()
         self.scorer = scorer
         layers: list[Any] = list(scorer.local)
+        assert max(layer.worst for layer in layers) < 2**24
         self.taps = max(layer.weight.shape[-1] for layer in layers)
         self.margin = sum(layer.weight.shape[-1] // 2 for layer in layers)
         self.ready = [layer.ready((self.taps,), strips=True, plain=True, traced=True) for layer in layers]

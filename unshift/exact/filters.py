@@ -111,31 +111,26 @@ class IntegerFilter(nn.Module):
         return made
 
     def ready(self, size: Sequence[int], *, strips: bool = False, plain: bool, traced: bool = False) -> Ready:
-        """Return the layer made ready for images of ``size``."""
-        task = Task(tuple(self.weight.shape), tuple(size), self.worst, strips, traced, self.groups)
-        if self._trials is None or not self._trials.holds:
+        """Return the layer made ready for images of ``size``; in a graph, whose numbers are not known, for any sums."""
+        worst = FLOAT32 - 1 if traced else self.worst
+        task = Task(tuple(self.weight.shape), tuple(size), worst, strips, traced, self.groups)
+        if self._trials is None or not (traced or self._trials.holds):
             self._trials = Kept(self, set())
         kernel = prepare(self.weight, task, plain, self._trials.value)
-        bias = self.bias.to(kernel.dtype) if bool(self.bias.any()) else None
+        bias = self.bias.to(kernel.dtype) if traced or bool(self.bias.any()) else None
         made = Ready(kernel, bias, None, self.activation, self.largest, kernel.cost(task))
         if self.divisor is None:
             return made
-        power = int(self.divisor[0])
+        power = 0 if traced else int(self.divisor[0])
         bounded = power.bit_count() == 1 and self.worst < power * (self.largest + 1) and self.activation == "abs"
-        if bounded and isinstance(kernel, Direct32) and not traced and bool((self.divisor == power).all()):
+        if bounded and isinstance(kernel, Direct32) and bool((self.divisor == power).all()):
             kernel.divide(power)
             made = made._replace(bias=None if made.bias is None else made.bias / power, divided=True)
         # No sum reaches 2^24 in float32, so dividing by that or by more is the same.
         divisor = self.divisor.clamp(max=FLOAT32 if kernel.dtype == torch.float32 else FLOAT64 // 2).to(kernel.dtype)
         around, width = [1] * (len(size) - 1), size[-1]
-        row = divisor.repeat(width, 1).T.reshape(-1, *around, width) if around else None
+        row = divisor.repeat(width, 1).T.reshape(-1, *around, width) if around and not traced else None
         return made._replace(divisor=divisor.view(-1, *around, 1), row=row)
-
-    def traced(self, size: Sequence[int]) -> Ready:
-        """Return what a graph can be made of without preparation: a plain convolution."""
-        divisor = None if self.divisor is None else self.divisor.to(torch.float32).view(-1, *[1] * len(size))
-        kernel = Direct32(self.weight, Task(tuple(self.weight.shape), tuple(size), 0.0, traced=True))
-        return Ready(kernel, self.bias.to(torch.float32), divisor, self.activation, self.largest)
 
 
 def floor_divide(sums: Tensor, divisor: Tensor, largest: int, least: int | None = None) -> Tensor:

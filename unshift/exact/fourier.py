@@ -134,6 +134,6 @@ def _rounded(sums: Tensor, bias: Tensor | None) -> Tensor:
 
 def _waves(length: int) -> tuple[Tensor, Tensor]:
     """Return cos and sin of ``2 pi j k / length``, the product reduced first: whole turns are exact."""
-    turns = torch.arange(length)[:, None] * torch.arange(length) % length
-    angle = turns.to(torch.float64) * (2 * math.pi / length)
-    return angle.cos(), angle.sin()
+    angles = [[j * k % length * (2 * math.pi / length) for k in range(length)] for j in range(length)]
+    cos, sin = ([[wave(angle) for angle in row] for row in angles] for wave in (math.cos, math.sin))
+    return torch.tensor(cos, dtype=torch.float64), torch.tensor(sin, dtype=torch.float64)

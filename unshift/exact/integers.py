@@ -105,7 +105,6 @@ class IntegerEstimator(nn.Module):
         self.line_axes = len(self.lines)
         self._scalars: Kept | None = None
         self._plans: dict[Any, Kept] = {}
-        self._graphs: dict[tuple[int, ...], Plan] = {}
 
     def _numbers(self) -> tuple[PixelScale, float]:
         """Return the pixel scale and the score unit, read off their buffers when these have changed."""
@@ -189,11 +188,7 @@ class IntegerEstimator(nn.Module):
     def plan(self, size: tuple[int, ...], device: torch.device, traced: bool = False) -> Plan:
         """Return what the network needs at this size, computed again only when its integers have changed."""
         if traced:
-            if size in self._graphs:
-                return self._graphs[size]
-            layers: list[Any] = list(self.local)
-            local = [layer.traced([*self.across, *size]) for layer in layers]
-            return Plan(self._numbers()[0], local, None, self._lines(size, "traced"), None)
+            return self._prepared(size, plain=True, traced=True)
         key = (size, device, float32_is_set_plain())
         kept = self._plans.get(key)
         if kept is None or not kept.holds:
@@ -202,10 +197,6 @@ class IntegerEstimator(nn.Module):
             kept = self._plans[key] = Kept(self, self._prepared(size, float32_is_plain(device)))
         found: Plan = kept.value
         return found
-
-    def prepare_graph(self, size: tuple[int, ...]) -> None:
-        """Make ready for graphs of canvases of this size: what is computed inside one becomes part of it."""
-        self._graphs[size] = self._prepared(size, plain=True, traced=True)
 
     def _prepared(self, size: tuple[int, ...], plain: bool, traced: bool = False) -> Plan:
         layers: list[Any] = list(self.local)
@@ -218,20 +209,21 @@ class IntegerEstimator(nn.Module):
                 dear = sum(made.cost for made in found) > STRIPS * sum(made.cost for made in local)
                 strips = None if dear else found  # only an FFT is cheap there
         bytes = max(made.kernel.bytes for made in local) * self.widest * math.prod(seen)
-        lines = self._lines(size, "ready", not traced, plain=plain, traced=traced)
+        lines = self._lines(size, plain, traced)
         return Plan(self._numbers()[0], local, strips, lines, None if traced else bytes / BLOCK)
 
-    def _lines(self, size: tuple[int, ...], how: str, together: bool = False, **options: Any) -> list[Line]:
+    def _lines(self, size: tuple[int, ...], plain: bool, traced: bool) -> list[Line]:
         """Return the layers of each axis, or of all together where these are alike."""
         stacks: list[Any] = list(self.lines)
         rules = [self.line_rule(axis, size) for axis in range(len(stacks))]
         over = [self.others(axis) for axis in range(len(stacks))]
         groups = [[each] for each in over]
         alike = {(n, rule[:3], stack[0].weight.shape) for n, rule, stack in zip(size, rules, stacks, strict=False)}
-        if together and len(alike) == 1:
+        if not traced and len(alike) == 1:
             groups, stacks = [over], [map(IntegerFilter.beside, zip(*stacks, strict=True))]
             rules = [rules[0]._replace(divisor=torch.cat([rule.divisor for rule in rules]))]
-        layers = [[getattr(it, how)([n], **options) for it in stack] for n, stack in zip(size, stacks, strict=False)]
+        sized = zip(size, stacks, strict=False)
+        layers = [[layer.ready([n], plain=plain, traced=traced) for layer in stack] for n, stack in sized]
         return [Line(*found) for found in zip(groups, rules, layers, strict=True)]
 
     def _blocks(self, images: Tensor, plan: Plan) -> Sequence[Tensor]:

@@ -34,7 +34,8 @@ def prepare(weight: Tensor, task: Task, plain: bool, passed: set[Any]) -> Kernel
     Raises:
         ValueError: If no kernel is exact for sums so large, or the filters are larger than the image.
     """
-    _keep_what_is_freed()
+    if not task.traced:
+        _keep_what_is_freed()
     if any(k > n for k, n in zip(task.shape[2:], task.size, strict=True)):
         raise ValueError(f"kernel {task.shape[2:]} is larger than the image {task.size}")
     for kernel in sorted(KERNELS, key=lambda kernel: kernel.cost(task)):
@@ -43,8 +44,7 @@ def prepare(weight: Tensor, task: Task, plain: bool, passed: set[Any]) -> Kernel
             made = kernel(weight, task)
             if wide or task.traced or _tried(made, weight, task, passed):
                 return made
-    limit = "2^24, the most that a graph holds: quantise it with sum_bits=24" if task.traced else "2^53"
-    raise ValueError(f"this network's sums reach {task.worst:.0f}; they must stay below {limit}")
+    raise ValueError(f"this network's sums reach {task.worst:.0f}; they must stay below 2^53")
 
 
 @functools.cache

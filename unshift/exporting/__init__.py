@@ -25,12 +25,14 @@ from torch.export import ExportedProgram
 
 from unshift.evaluation import in_its_dtype
 from unshift.exact import IntegerEstimator
+from unshift.exact.filters import IntegerFilter
+from unshift.exact.task import FLOAT32
 from unshift.exporting.module import Graph
 from unshift.exporting.onnx_file import OPSET, as_onnx, check_onnx, first_line, quiet
 from unshift.restorer import Chain, Restorer
 from unshift.weights import image_shape, load, write_atomically
 
-__all__ = ["OPSET", "PROMISE", "export", "prepare_graph", "program"]
+__all__ = ["OPSET", "PROMISE", "export", "program"]
 
 PROMISE = (
     "For every finite float32 image, shift, tied, confidence, angle and scores are those of unshift in PyTorch, and "
@@ -112,6 +114,12 @@ def _loaded(restorer: Restorer | Chain | str | Path) -> Restorer | Chain:
             raise ValueError(
                 f"only restorers of quantised networks can be exported, got a {type(stage.scorer).__name__}"
             )
+        worst = max(layer.worst for layer in stage.scorer.modules() if isinstance(layer, IntegerFilter))
+        if worst >= FLOAT32:
+            raise ValueError(
+                f"this network's sums reach {worst:.0f}; they must stay below 2^24, the most that a graph holds: "
+                "quantise it with sum_bits=24"
+            )
     if any(buffer.device.type != "cpu" for buffer in model.buffers()):
         raise ValueError("a graph is made on the CPU, and runs anywhere: export restorer.cpu()")
     return model
@@ -136,7 +144,6 @@ def _capture(
     inside = None if isinstance(classifier, torch.jit.ScriptModule) else classifier
     with _evaluating(classifier), torch.no_grad(), torch.autocast("cpu", enabled=False), quiet():
         restored = model.undo(example, model.read(example, example)[0])  # refuses what does not fit
-        prepare_graph(model, example)
         if classifier is not None:
             _try(in_its_dtype(classifier), restored)
         graph = Graph(model, inside, scores)
@@ -153,15 +160,6 @@ def _capture(
     if inside is not classifier:
         names.insert(len(names) - scores, "logits")
     return captured, names, tuple(restored.shape[1:])
-
-
-def prepare_graph(model: Restorer | Chain, images: Tensor) -> None:
-    """Compute what the graph will hold of the filters: inside it, that would become part of it."""
-    for stage in model.stages:
-        canvas = stage.coordinates.canvas(images)
-        assert isinstance(stage.scorer, IntegerEstimator)
-        stage.scorer.prepare_graph(tuple(canvas.shape[3:]))
-        images = stage(images)
 
 
 def _try(classifier: Classifier, images: Tensor) -> None:
