@@ -16,7 +16,7 @@ from torch import nn
 import unshift
 from unshift import Chain, Restorer, apply, quantise
 from unshift.coordinates import Canvas, Centre, Polar, Ring, Turns
-from unshift.exporting.module import Graph
+from unshift.exporting import Graph
 from unshift.testing import all_shifts
 
 

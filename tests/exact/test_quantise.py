@@ -14,8 +14,7 @@ from unshift.exact import (
     confidence,
     quantise,
 )
-from unshift.exact.filters import IntegerFilter
-from unshift.exact.pixels import PixelScale
+from unshift.exact.filters import IntegerFilter, PixelScale
 from unshift.shifts import apply
 from unshift.testing import assert_equivariant
 

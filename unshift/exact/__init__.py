@@ -7,17 +7,15 @@ last bit with the shift, and equal scores fall to whichever index comes first. S
 2. Sums are exact, each kernel with its proof (:mod:`~unshift.exact.kernels`).
 3. Between layers: floor-divide and clamp, both pointwise (:mod:`~unshift.exact.integers`).
 4. The highest score wins; where several tie, the *arrays* they restore to are compared, never their indices
-   (:mod:`~unshift.exact.ties`). The confidence is a sum of integers too (:mod:`~unshift.exact.softmax`), and a curve
-   that is looked up makes a probability of it (:mod:`~unshift.exact.curve`).
+   (:mod:`~unshift.exact.ties`). The confidence is a sum of integers too (:mod:`~unshift.exact.softmax`).
 
 One spelling of all this, in operations that PyTorch and exported graphs run alike.
 """
 
 from unshift.exact.calibration import quantise
-from unshift.exact.curve import Curve
 from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator
 from unshift.exact.lines import Scores, score_map
-from unshift.exact.softmax import confidence
+from unshift.exact.softmax import Curve, confidence
 from unshift.exact.task import is_traced
 from unshift.exact.ties import choose, largest_of, ordered_bits, rank_restored, restored_keys
 

@@ -1,4 +1,4 @@
-"""IntegerFilter: one layer in integers. What is computed from its buffers is kept until they change."""
+"""Pixels to integers, and one layer of integers. What is computed of its buffers is kept until they change."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from unshift.estimator import as_float
 from unshift.exact.direct import Direct32
 from unshift.exact.kernels import prepare
 from unshift.exact.task import FLOAT32, FLOAT64, Kernel, Task, is_traced
 
-__all__ = ["IntegerFilter", "Kept", "Ready", "floor_divide"]
+__all__ = ["IntegerFilter", "Kept", "PixelScale", "Ready", "floor_divide"]
 
 
 class Kept:
@@ -41,6 +42,28 @@ class Kept:
             if buffers[name] is not kept or kept._version != version:
                 return False
         return all(buffers[name] is kept and torch.equal(kept, copy) for buffers, name, kept, copy in self._copied)
+
+
+class PixelScale:
+    """How pixels become integers.
+
+    Args:
+        scale: What one is worth.
+        largest: Where integers end, either way.
+    """
+
+    def __init__(self, scale: float, largest: int) -> None:
+        self.scale, self.largest, self.of_bytes = scale, largest, None
+        # Bytes are divided by 255 first. Where one multiplication gives all 256 of them the same integers, it will do.
+        every = torch.arange(256, dtype=torch.uint8)
+        quick = every.to(torch.float32).mul_(scale / 255).round_()
+        self.of_bytes = scale / 255 if torch.equal(quick, self(every)) else None
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return integers as float32, in the order in memory that the images have."""
+        if images.dtype == torch.uint8 and self.of_bytes is not None:
+            return images.to(torch.float32).mul_(self.of_bytes).round_()
+        return (as_float(images) * self.scale).round_().clamp_(-self.largest, self.largest)
 
 
 class Ready(NamedTuple):

@@ -1,8 +1,7 @@
 """IntegerEstimator: the trained network in integers, equivariant to the last bit.
 
-Pixels become integers one by one; every sum is exact (:mod:`unshift.exact.kernels`); between layers there is a
-floor-divide and a clamp, both pointwise. State is integer buffers only, which ``.half()`` leaves alone. What can be
-computed from them once (casts, spectra, matrices) is kept beside them until they change.
+State is integer buffers only, which ``.half()`` leaves alone. What can be computed from them once (casts, spectra,
+matrices) is kept beside them until they change.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from torch import Tensor, nn
 
 from unshift.estimator import ShiftEstimator, check_input
 from unshift.exact.direct import between
-from unshift.exact.filters import IntegerFilter, Kept, Ready
+from unshift.exact.filters import IntegerFilter, Kept, PixelScale, Ready
 from unshift.exact.lines import LineRule, score_map
-from unshift.exact.pixels import PixelScale
 from unshift.exact.task import float32_is_plain, float32_is_set_plain, is_traced
 
 __all__ = ["LARGEST_SCALE", "IntegerEstimator"]
@@ -100,9 +98,8 @@ class IntegerEstimator(nn.Module):
         self.register_buffer("pixel_scale_bits", bits_of(1.0))
         self.register_buffer("score_unit_bits", bits_of(1.0))
         shapes = [tuple(layer.weight.shape) for layer in self.local]  # type: ignore[arg-type]
-        self.widest = max(in_and_out for shape in shapes for in_and_out in shape[:2])
+        self.widest, self.line_axes = max(max(shape[:2]) for shape in shapes), len(self.lines)
         self._before, self._after = sum(shape[2] // 2 for shape in shapes), sum((shape[2] - 1) // 2 for shape in shapes)
-        self.line_axes = len(self.lines)
         self._scalars: Kept | None = None
         self._plans: dict[Any, Kept] = {}
 
@@ -254,22 +251,14 @@ class IntegerEstimator(nn.Module):
 
     def _line_sums(self, images: Tensor, plan: Plan) -> list[Tensor]:
         """Return the sums of the features for each line, ``(batch, channel, n)``: small, whatever the image."""
-        found: list[list[list[Tensor]]] = [[[] for _ in line.over] for line in plan.lines]
-        for features in self._features(images, plan):
-            for line, each in zip(plan.lines, found, strict=True):
-                for over, sums in zip(line.over, each, strict=True):
-                    sums.append(line.rule.sums(features, over))
+        axes = [(line.rule, over) for line in plan.lines for over in line.over]
+        strips = [[rule.sums(features, over) for rule, over in axes] for features in self._features(images, plan)]
         # Along the axis of the strips their sums are joined, along all others added.
-        return [
-            _joined(
-                [
-                    _joined(sums, 2) if 2 not in over else functools.reduce(torch.add, sums)
-                    for over, sums in zip(line.over, each, strict=True)
-                ],
-                1,
-            )
-            for line, each in zip(plan.lines, found, strict=True)
+        found = [
+            functools.reduce(torch.add, sums) if 2 in over else _joined(sums, 2)
+            for (_, over), sums in zip(axes, zip(*strips, strict=True), strict=True)
         ]
+        return [_joined(found, 1)] if len(plan.lines) == 1 else found
 
 
 def _joined(parts: Sequence[Tensor], axis: int) -> Tensor:

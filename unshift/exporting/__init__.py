@@ -2,7 +2,7 @@
 
     unshift.export("mnist", "mnist.onnx", classifier=model)
 
-The graph is one ``nn.Module`` (``module.Graph``) around the restorer itself, which ``torch.export`` captures once for
+The graph is one ``nn.Module`` (:class:`Graph`) around the restorer itself, which ``torch.export`` captures once for
 both formats: the integers, the tie rule and the confidence are those of :mod:`unshift.exact`, in operations that every
 runtime has. Written with ``onnx.helper`` instead, it would neither take a classifier nor make a ``.pt2``.
 
@@ -15,7 +15,6 @@ import contextlib
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +22,16 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 
+from unshift import __version__
 from unshift.evaluation import in_its_dtype
-from unshift.exact import IntegerEstimator
+from unshift.exact import IntegerEstimator, score_map
 from unshift.exact.filters import IntegerFilter
 from unshift.exact.task import FLOAT32
-from unshift.exporting.module import Graph
 from unshift.exporting.onnx_file import OPSET, as_onnx, check_onnx, first_line, quiet
 from unshift.restorer import Chain, Restorer
 from unshift.weights import image_shape, load, write_atomically
 
-__all__ = ["OPSET", "PROMISE", "export", "program"]
+__all__ = ["OPSET", "PROMISE", "Graph", "export", "program"]
 
 PROMISE = (
     "For every finite float32 image, shift, tied, confidence, angle and scores are those of unshift in PyTorch, and "
@@ -42,6 +41,33 @@ PROMISE = (
 """What every file says of itself."""
 
 Classifier = Callable[[Tensor], Tensor]
+
+
+class Graph(nn.Module):
+    """Images to a dictionary of ``restored``, ``shift``, ``confidence``, ``tied`` and what else was asked for."""
+
+    def __init__(self, restorer: Restorer | Chain, classifier: Classifier | None, scores: bool) -> None:
+        super().__init__()
+        self.restorer, self.classifier, self.scores = restorer, classifier, scores
+        reads = restorer.coordinates.reads
+        wanted = {
+            "turn": "turn" in reads,
+            "angle": "angle" in reads,
+            "logits": classifier is not None,
+            "scores": scores,
+            "doubtful": restorer.min_confidence > 0,
+        }
+        self.outputs = ["restored", "shift", "confidence", "tied", *(name for name, given in wanted.items() if given)]
+
+    def forward(self, images: Tensor) -> dict[str, Tensor]:
+        """Estimate, undo and, with a classifier, classify."""
+        estimate, scores = self.restorer.read(images, images)
+        estimate = self.restorer.doubted(estimate)
+        found: dict[str, Any] = {**estimate._asdict(), "scores": score_map(scores)}
+        found["restored"] = self.restorer.undo(images, estimate)
+        if self.classifier is not None:
+            found["logits"] = in_its_dtype(self.classifier)(found["restored"].clone())  # it may work in place
+        return {name: found[name] for name in self.outputs}
 
 
 def export(
@@ -190,12 +216,8 @@ def _evaluating(classifier: Any) -> Iterator[None]:
 
 def _metadata(model: Restorer | Chain, name: str, classifier: Any, shape: Sequence[int]) -> dict[str, str]:
     """Return what the file says of itself."""
-    try:
-        ours = version("unshift")
-    except PackageNotFoundError:
-        ours = "not installed"
     return {
-        "unshift": ours,
+        "unshift": __version__,
         "restorer": name,
         "undoes": model.coordinates.undoes,
         "preset": str(model.metadata.get("preset", "custom")),

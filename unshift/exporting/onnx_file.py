@@ -99,18 +99,14 @@ def _strip(graph: Any, batch: str) -> None:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keep what the exporters say of themselves, for their own authors, from the user."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    nowhere = io.StringIO()
+    before, nowhere = logging.root.manager.disable, io.StringIO()
     with warnings.catch_warnings(), contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
         warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
         try:
-            for logger in loggers:
-                logger.setLevel(logging.ERROR)
             yield
         finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+            logging.disable(before)
 
 
 def first_line(error: BaseException) -> str:
