@@ -34,6 +34,7 @@ def test_the_help_of_a_command_explains_it(command):
 def test_help_shows_every_command_and_so_does_no_argument():
     text = good("--help").stdout
     assert all(f"  {command.split()[0]} " in text for command in COMMANDS)
+    assert "..." not in text.partition("Commands:")[2]  # no summary is cut short
     assert good().stdout == good("-h").stdout == text
     assert good("data").stdout == good("data", "--help").stdout
 

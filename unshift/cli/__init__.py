@@ -55,10 +55,11 @@ def unshift(
         print(ctx.get_help())
 
 
-# In the order in which --help lists them. The docstring of a command's module is what its own --help prints.
+# In the order in which --help lists them, each with its docstring; its own --help is the docstring of its module.
 for module in (reproduce, fit, evaluate, calibrate, restore, verify, models, export, demo):
     name = module.__name__.rpartition(".")[2]
-    app.command(name, help=module.__doc__)(getattr(module, name))
+    command = getattr(module, name)
+    app.command(name, help=module.__doc__, short_help=command.__doc__)(command)
 app.add_typer(data.app, name="data")
 
 

@@ -31,7 +31,7 @@ def calibrate(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Turn a restorer's confidence into the probability that the pose it finds is exactly right."""
+    """Turn a restorer's confidence into a probability."""
     from unshift.data.reading import open_reader
     from unshift.reliability import calibrate as make_probable
     from unshift.reliability import reliability

@@ -50,7 +50,7 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Open a page on which you drag, rotate or draw a digit, and see what a classifier makes of it."""
+    """Open a page to drag, rotate and draw digits on."""
     if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
         raise ValueError(f"the demo needs {' and '.join(missing)}: pip install 'unshift[demo]'")
     if static is not None:

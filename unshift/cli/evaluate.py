@@ -77,7 +77,7 @@ def evaluate(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Measure how often a restorer is right, and what a frozen classifier gains by it."""
+    """Measure a restorer, and what a classifier gains by it."""
     from unshift.data.reading import open_reader
     from unshift.evaluation import judged_on, rates_from
     from unshift.experiments.reliability_plots import write_reliability

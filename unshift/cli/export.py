@@ -39,7 +39,7 @@ def export(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write a restorer, and a classifier behind it, to one self-contained file."""
+    """Write a restorer as one ONNX or torch.export file."""
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; give the name of a file in it")
     if out.exists() and not force:

@@ -90,7 +90,7 @@ def fit(
     test: own.Test = True,
     as_json: options.Json = False,
 ) -> None:
-    """Train a restorer on unlabelled, unmoved images and write it to one small file."""
+    """Train a restorer on your own images, without labels."""
     resume, state = resume or restarted(), checkpoint or Path(f"{out}.checkpoint")
     _check_kind([turns is not None, strand, ring is not None, rotation, window is not None], (scene, background))
     steps = preparation(size, crop, channels, pad)

@@ -23,7 +23,7 @@ def models(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the restorers that come with the package, or print the model card of one."""
+    """List the shipped restorers, or describe one."""
     from unshift import weights
 
     if name is not None:

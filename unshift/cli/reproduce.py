@@ -49,7 +49,7 @@ def reproduce(
     list_: Annotated[bool, typer.Option("--list", help="List the items and stop.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Reproduce the paper's results; without ITEM, its headline on real digits."""
+    """Reproduce the paper's tables and figures."""
     from unshift import experiments
 
     if list_:

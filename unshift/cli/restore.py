@@ -78,7 +78,7 @@ def restore(
     force: Annotated[bool, typer.Option("--force", help="Overwrite files in OUT.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Restore image files: estimate how each was moved, undo it, and write it under its own name."""
+    """Move image files back, and sequences to their start."""
     from unshift.data.sequences import is_fasta
     from unshift.ranks import is_first
     from unshift.weights import load

@@ -67,7 +67,7 @@ def verify(
     pad: Pad = None,
     as_json: Json = False,
 ) -> None:
-    """Check the promise: every move of every image is undone to the same image, bit for bit."""
+    """Check that every move is undone, bit for bit."""
     from unshift.weights import load
 
     model = load(restorer)
