@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 import unshift
+from unshift.data import dataset
+from unshift.experiments import shipped_restorers
 
 RESULTS = Path(__file__).parent.parent / "results"
 BARE = {"cifar10-vgg16": 85, "cifar10-resnet18": 94, "cifar10-densenet-bc100": 94, "cifar10-mobilenet-v2": 85}
@@ -48,3 +50,13 @@ def test_shipped_restorers_find_nearly_all_test_images_to_the_pixel(name, least)
     test = unshift.load(name).metadata["test"]
     assert test["images"] == 10_000
     assert test["exact"] >= least
+
+
+@pytest.mark.filterwarnings("ignore:.*near guessing")
+def test_a_trial_of_another_recipe_leaves_the_test_set_alone(monkeypatch, tmp_path):
+    asked, digits = [], dataset("mnist-10k", "train").images[:150]
+    monkeypatch.setattr(shipped_restorers, "_images", lambda _, split: asked.append(split) or digits)
+    tried = shipped_restorers.make("mnist-paper", tmp_path, progress=False, epochs=1, validation=50)
+    assert asked == ["train"]
+    assert "test" not in tried.metadata
+    assert tried.metadata["validation"]["images"] == 50

@@ -232,7 +232,10 @@ def _rates(restorer: unshift.Restorer | unshift.Chain, parts: Iterable[Tensor]) 
 
 
 def make(name: str, folder: Path, *, progress: bool = True, **changes: Any) -> unshift.Restorer | unshift.Chain:
-    """Train restorer ``name`` on its full training set and save it in ``folder``; goes on after a kill."""
+    """Train restorer ``name`` on its full training set and save it in ``folder``; goes on after a kill.
+
+    With ``changes`` to its recipe it is a trial: the images held out judge it, and the test set is left alone.
+    """
     stages = []
     for number, recipe in enumerate(RECIPES[name]):
         state = folder / f"{name}.{number}.checkpoint"
@@ -247,7 +250,8 @@ def make(name: str, folder: Path, *, progress: bool = True, **changes: Any) -> u
             "seconds": round(math.fsum(one["seconds"] for one in told), 1),
         }
     first = RECIPES[name][0]
-    restorer.metadata["test"] = _rates(restorer, _test_parts(first, restorer))
+    if not changes:
+        restorer.metadata["test"] = _rates(restorer, _test_parts(first, restorer))
     if "about" in first:
         restorer.metadata["about"] = first["about"]
     restorer.save(folder / f"{name}.safetensors")
@@ -276,12 +280,19 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(unshift.__file__).parent / "pretrained")
     parser.add_argument("--calibrate", action="store_true", help="train nothing: calibrate what is there")
     parser.add_argument("--threads", type=int, help="CPU threads; results differ in the last bits between counts")
+    parser.add_argument("--try", type=json.loads, default={}, dest="changes", help="changes to a recipe, as JSON")
     arguments = parser.parse_args()
+    out = arguments.out
+    if arguments.changes and out == parser.get_default("out"):
+        parser.error("a trial would overwrite what is shipped: give another folder by --out")
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     for name in arguments.names:
-        metadata = (calibrate if arguments.calibrate else make)(name, arguments.out).metadata
-        print(name, json.dumps({key: metadata.get(key) for key in ("test", "calibration", "seconds")}), flush=True)
+        restorer = calibrate(name, out) if arguments.calibrate else make(name, out, **arguments.changes)
+        metadata = restorer.metadata
+        told = {key: metadata.get(key) for key in ("validation", "test", "calibration", "seconds")}
+        losses = [epoch["validation_loss"] for epoch in metadata.get("history", ())]
+        print(name, json.dumps({"validation_loss": min(losses, default=None), **told}), flush=True)
 
 
 if __name__ == "__main__":
