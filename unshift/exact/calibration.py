@@ -122,7 +122,7 @@ class _Calibration:
         over = net.others(axis)
         rule = net.line_rule(axis, size)
         sums = torch.cat([rule.sums(values, over) for values in self.after_local(len(net.local))])
-        divisor = _divisor(_top(sums), net.largest)
+        divisor = _divisor(_top(sums, "none"), net.largest)
         net.get_buffer(f"mean_divisor_{axis}").copy_(divisor)
         means = net.line_rule(axis, size).means(sums, net.largest)  # small: one line an image
         count = math.prod(net.across) * math.prod(size) // size[axis]
@@ -130,7 +130,7 @@ class _Calibration:
         return self.layers(layers, floats, unit * divisor.cpu() / count, inputs)
 
 
-def _top(sums: Tensor, activation: str = "none") -> Tensor:
+def _top(sums: Tensor, activation: str) -> Tensor:
     """Return the largest absolute value of each channel once it is activated, float64."""
     return (sums.relu() if activation == "relu" else sums.abs()).transpose(0, 1).flatten(1).amax(1).double()
 

@@ -1,8 +1,4 @@
-"""Circular correlation of integers without error: the table of kernels, and the choice among them.
-
-:mod:`~unshift.exact.task` says what a kernel must say; :mod:`~unshift.exact.direct` and
-:mod:`~unshift.exact.fourier` hold them, each with its proof. :func:`prepare` takes the cheapest that holds.
-"""
+"""Circular correlation of integers without error: the table of kernels, and the choice among them."""
 
 from __future__ import annotations
 

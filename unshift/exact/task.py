@@ -1,8 +1,7 @@
 """What a kernel is asked for and must say: sums of integers without error.
 
 A sum of integers that a number format holds exactly does not care about its order, so threads, batches,
-devices, strips and shifts cannot show in it. Each kernel says for which sums that holds (``holds``), what it
-costs, and what it computes once from the filters (``__init__``).
+devices, strips and shifts cannot show in it.
 
 Notation of the proofs: images hold integers up to ``largest``; ``worst`` is the largest that any output can be,
 ``largest`` times the L1 norm of a filter over all its inputs, plus the bias; ``u = 2^-53``.

@@ -4,7 +4,7 @@ Equal scores must not fall to whichever index comes first: that index moves with
 compared as *restored arrays*, pixel by pixel in a fixed order, and the largest wins. This sees the set of
 candidates and nothing else. Candidates that are one array to the last bit (a periodic input) are one answer.
 
-Everything is written in operations that graphs have too; :func:`loop` runs the same body in both.
+Everything is written in operations that graphs have too; :func:`for_each_tied` runs the same body in both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from unshift.exact.lines import Scores, best_of_all, terms
 from unshift.exact.task import is_traced
 
-__all__ = ["choose", "largest_of", "loop", "ordered_bits", "rank_restored", "restored_keys", "tied_first"]
+__all__ = ["choose", "largest_of", "ordered_bits", "rank_restored", "restored_keys"]
 
 BLOCK = 2**17
 """Positions to rank at a time."""
@@ -28,15 +28,24 @@ MINUS_ZERO = torch.tensor([-(2.0**-150)], dtype=torch.float64)
 """The key of -0.0, whose reciprocal is negative: between 0 and the first float32 below it."""
 
 
-def loop(more: Callable[..., Tensor], body: Callable[..., tuple[Tensor, ...]], state: Sequence[Tensor]) -> Any:
-    """Run ``body`` on ``state`` while ``more`` holds: in Python, or as a loop of the graph that is being made."""
+def for_each_tied(tied: Tensor, steps: int, body: Callable[..., tuple[Tensor, ...]], *state: Tensor) -> Any:
+    """Run ``body(row, step, *state)`` for so many steps of each tied image: in Python, or as a loop of a graph."""
+    rows, count = (~tied).to(torch.int32).argsort(), tied.sum() * steps  # those that are tied before the others
+
+    def more(at: Tensor, *state: Tensor) -> Tensor:
+        return at < count
+
+    def advance(at: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        return at + 1, *body(rows.index_select(0, at[None] // steps), at[None] % steps, *state)
+
+    whole: tuple[Tensor, ...] = torch.zeros((), dtype=torch.int64, device=tied.device), *state
     if is_traced():
         from torch._higher_order_ops.while_loop import while_loop
 
-        return while_loop(more, body, tuple(state))
-    while bool(more(*state)):
-        state = body(*state)
-    return state
+        return while_loop(more, advance, whole)[1:]
+    while bool(more(*whole)):
+        whole = advance(*whole)
+    return whole[1:]
 
 
 def ordered_bits(image: Tensor) -> Tensor:
@@ -53,11 +62,6 @@ def restored_keys(pixels: Tensor) -> Tensor:
     if not is_traced():
         return ordered_bits(pixels)
     return torch.where((pixels == 0) & (pixels.reciprocal() < 0), MINUS_ZERO, pixels.to(torch.float64))
-
-
-def tied_first(tied: Tensor) -> Tensor:
-    """Return the numbers of all images of a batch, those that are tied before the others."""
-    return (~tied).to(torch.int32).argsort()
 
 
 def choose(
@@ -130,28 +134,16 @@ def rank_restored(looks: Tensor, tied: Tensor) -> Tensor:
         return ranks
     places = torch.arange(positions).view(copies, *size)
     ahead = torch.stack([places.roll(-length, 1 + axis).flatten() for axis, length in blocks]).to(looks.device)
-    steps = channels + len(ahead)
 
-    def extended(ranks: Tensor, shown: Tensor, stage: Tensor) -> Tensor:
-        """Take one more channel, or one more block, of some images into their ranks: a graph does both and picks."""
-        second = ranks.index_select(1, ahead.index_select(0, (stage - channels).clamp(min=0))[0])
-        channel = shown.index_select(1, stage.clamp(max=channels - 1))[:, 0]
-        second = torch.where(stage < channels, _rank(restored_keys(channel)), second)
-        return _rank(ranks * positions + second)
+    def extended(row: Tensor, stage: Tensor, ranks: Tensor) -> tuple[Tensor]:
+        """Take one more channel, or one more block, of an image into its ranks: a graph does both and picks."""
+        own = ranks.index_select(0, row)
+        block = own.index_select(1, ahead.index_select(0, (stage - channels).clamp(min=0))[0])
+        channel = pixels.index_select(0, row).index_select(1, stage.clamp(max=channels - 1))[:, 0]
+        second = torch.where(stage < channels, _rank(restored_keys(channel)), block)
+        return (ranks.index_copy(0, row, _rank(own * positions + second)),)
 
-    rows = tied_first(tied)
-    count = tied.sum() * steps
-
-    def more(step: Tensor, ranks: Tensor) -> Tensor:
-        return step < count
-
-    def advance(step: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
-        row = rows.index_select(0, step[None] // steps)
-        own = extended(ranks.index_select(0, row), pixels.index_select(0, row), step[None] % steps)
-        return step + 1, ranks.index_copy(0, row, own)
-
-    start = torch.zeros((), dtype=torch.int64, device=looks.device), ranks
-    found: Tensor = loop(more, advance, start)[1]
+    found: Tensor = for_each_tied(tied, channels + len(ahead), extended, ranks)[0]
     return found
 
 
@@ -184,15 +176,8 @@ def largest_of(keys: Callable[[Tensor, Tensor], Tensor], width: int, same: Tenso
         same: bool ``(batch, candidates)``.
         tied: bool ``(batch,)``: for all other images the first of ``same`` is returned.
     """
-    rows = tied_first(tied)
-    candidates = same.shape[1]
-    count = tied.sum() * candidates
 
-    def more(step: Tensor, index: Tensor, champion: Tensor) -> Tensor:
-        return step < count
-
-    def compare(step: Tensor, index: Tensor, champion: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        row, candidate = rows.index_select(0, step[None] // candidates), step[None] % candidates
+    def compare(row: Tensor, candidate: Tensor, index: Tensor, champion: Tensor) -> tuple[Tensor, Tensor]:
         held = index.index_select(0, row)  # at first the first of ``same``: none is compared before it
         own = keys(row, candidate)
         first = (own != champion).to(torch.int32).argmax(0, keepdim=True)  # pixel that differs, or any
@@ -200,10 +185,8 @@ def largest_of(keys: Callable[[Tensor, Tensor], Tensor], width: int, same: Tenso
         eligible = same.index_select(0, row)[0].index_select(0, candidate)
         wins = eligible & ((candidate == held) | larger)
         index = index.index_copy(0, row, torch.where(wins, candidate, held))
-        return step + 1, index, torch.where(wins, own, champion)
+        return index, torch.where(wins, own, champion)
 
-    kind = torch.float64 if is_traced() else torch.int64
-    none = torch.zeros(width, dtype=kind, device=same.device)
-    start = torch.zeros((), dtype=torch.int64, device=same.device), same.to(torch.uint8).argmax(1), none
-    index: Tensor = loop(more, compare, start)[1]
+    none = torch.zeros(width, dtype=torch.float64 if is_traced() else torch.int64, device=same.device)
+    index: Tensor = for_each_tied(tied, same.shape[1], compare, same.to(torch.uint8).argmax(1), none)[0]
     return index
