@@ -126,5 +126,5 @@ def test_windows_leave_room_for_the_kernel():
 
 
 def test_windows_are_not_for_nets_of_one_size():
-    with pytest.raises(ValueError, match=r"nets that take images of any size; this one takes \(9, 9\)"):
+    with pytest.raises(ValueError, match=r"needs a network for images of any size; this one takes \(9, 9\) only"):
         unshift.fit(torch.rand(40, 1, 9, 9), "dense", augment=["windows"])
