@@ -1,15 +1,13 @@
 """Exact inference: integer arithmetic, and a tie rule that cannot see where the image came from.
 
-Floating point cannot promise that ``restore(apply(x, M))`` equals ``restore(x)``: the sums of an FFT differ in the
-last bit with the shift, and equal scores fall to whichever index comes first. So:
+Floating point cannot promise that ``restore(apply(x, M))`` equals ``restore(x)``: sums depend on their order, and equal
+scores fall to whichever index comes first. So, in operations that PyTorch and exported graphs run alike:
 
 1. Pixels and filters are quantised to integers, pointwise (:mod:`~unshift.exact.calibration`).
 2. Sums are exact, each kernel with its proof (:mod:`~unshift.exact.kernels`).
 3. Between layers: floor-divide and clamp, both pointwise (:mod:`~unshift.exact.integers`).
 4. The highest score wins; where several tie, the *arrays* they restore to are compared, never their indices
    (:mod:`~unshift.exact.ties`). The confidence is a sum of integers too (:mod:`~unshift.exact.softmax`).
-
-One spelling of all this, in operations that PyTorch and exported graphs run alike.
 """
 
 from unshift.exact.calibration import quantise

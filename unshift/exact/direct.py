@@ -93,7 +93,6 @@ class Direct32(_Direct):
     """Exact where every sum is below 2^24: float32 holds all integers up to there, in whatever order they add up."""
 
     dtype: ClassVar[torch.dtype] = torch.float32
-    traced: ClassVar[bool] = True
     bytes: ClassVar[int] = 4
 
     @staticmethod
@@ -112,7 +111,6 @@ class Direct64(_Direct):
     """Exact where every sum is below 2^53, as in float32 below 2^24."""
 
     dtype: ClassVar[torch.dtype] = torch.float64
-    traced: ClassVar[bool] = False
     bytes: ClassVar[int] = 16
 
     @staticmethod

@@ -111,7 +111,7 @@ class IntegerFilter(nn.Module):
         self.register_buffer("bias", torch.zeros(shape[0], dtype=torch.int64))
         self.register_buffer("divisor", None if last else torch.ones(shape[0], dtype=torch.int64))
         self.largest, self.activation, self.groups = largest, activation, 1
-        self._trials: Kept | None = None
+        self._trials = Kept(self, set())
 
     @property
     def worst(self) -> float:
@@ -137,7 +137,7 @@ class IntegerFilter(nn.Module):
         """Return the layer made ready for images of ``size``; in a graph, whose numbers are not known, for any sums."""
         worst = FLOAT32 - 1 if traced else self.worst
         task = Task(tuple(self.weight.shape), tuple(size), worst, strips, traced, self.groups)
-        if self._trials is None or not (traced or self._trials.holds):
+        if not (traced or self._trials.holds):
             self._trials = Kept(self, set())
         kernel = prepare(self.weight, task, plain, self._trials.value)
         bias = self.bias.to(kernel.dtype) if traced or bool(self.bias.any()) else None

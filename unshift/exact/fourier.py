@@ -32,7 +32,6 @@ class Fft64:
     """A product of spectra in float64, rounded: exact where the error is below 1/2 (:func:`fft_error_bound`)."""
 
     dtype: ClassVar[torch.dtype] = torch.float64
-    traced: ClassVar[bool] = False
     bytes: ClassVar[int] = 16
 
     def __init__(self, weight: Tensor, task: Task) -> None:
@@ -84,7 +83,6 @@ class Waves64:
     """
 
     dtype: ClassVar[torch.dtype] = torch.float64
-    traced: ClassVar[bool] = True
     bytes: ClassVar[int] = 16
 
     def __init__(self, weight: Tensor, task: Task) -> None:
@@ -115,8 +113,7 @@ class Waves64:
 
     @staticmethod
     def holds(task: Task) -> bool:
-        # Only for graphs, where there is no FFT, and for sums that other parts of them can hold.
-        in_bounds = task.worst < FLOAT32 and task.traced and len(task.size) == 2 and not task.strips
+        in_bounds = task.worst < FLOAT32 and len(task.size) == 2 and not task.strips  # as other parts of a graph hold
         return in_bounds and waves_error_bound(task.size, task.shape[1], task.worst) < 0.5
 
     @staticmethod

@@ -13,9 +13,11 @@ from unshift.exact.direct import Direct32, Direct64
 from unshift.exact.fourier import Fft64, Waves64
 from unshift.exact.task import FLOAT32, Kernel, Task
 
-__all__ = ["KERNELS", "prepare"]
+__all__ = ["GRAPH_KERNELS", "KERNELS", "prepare"]
 
-KERNELS: tuple[type[Kernel], ...] = (Direct32, Direct64, Fft64, Waves64)
+KERNELS: tuple[type[Kernel], ...] = (Direct32, Direct64, Fft64)
+GRAPH_KERNELS: tuple[type[Kernel], ...] = (Direct32, Waves64)
+"""Those that every runtime computes exactly."""
 
 
 def prepare(weight: Tensor, task: Task, plain: bool, passed: set[Any]) -> Kernel:
@@ -34,11 +36,11 @@ def prepare(weight: Tensor, task: Task, plain: bool, passed: set[Any]) -> Kernel
         _keep_what_is_freed()
     if any(k > n for k, n in zip(task.shape[2:], task.size, strict=True)):
         raise ValueError(f"kernel {task.shape[2:]} is larger than the image {task.size}")
-    for kernel in sorted(KERNELS, key=lambda kernel: kernel.cost(task)):
-        wide = kernel.dtype == torch.float64
-        if kernel.holds(task) and (kernel.traced if task.traced else plain or wide):
+    for kernel in sorted(GRAPH_KERNELS if task.traced else KERNELS, key=lambda kernel: kernel.cost(task)):
+        sure = task.traced or kernel.dtype == torch.float64
+        if kernel.holds(task) and (sure or plain):
             made = kernel(weight, task)
-            if wide or task.traced or _tried(made, weight, task, passed):
+            if sure or _tried(made, weight, task, passed):
                 return made
     raise ValueError(f"this network's sums reach {task.worst:.0f}; they must stay below 2^53")
 

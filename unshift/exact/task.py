@@ -58,8 +58,6 @@ class Kernel(Protocol):
     """One way to correlate exactly."""
 
     dtype: ClassVar[torch.dtype]
-    traced: ClassVar[bool]
-    """whether exported graphs may use it: whether every runtime computes it exactly"""
     bytes: ClassVar[int]
     """what it needs a number, with what it makes beside the sums"""
 
