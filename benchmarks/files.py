@@ -27,8 +27,7 @@ SIZE = (375, 500)
 
 
 def files(quick: bool) -> Rows:
-    """JPEGs of 500x375, restored at their own size by `photos` and by a lean `seam` (untrained, 8 filters of 2x2), and
-    beside that only decoded and encoded.
+    """JPEGs of 500x375, restored at their own size by `photos`, and beside that only decoded and encoded.
 
     All with memory kept for reuse, as the command line keeps it (``unshift.cli.allocator``).
     """
@@ -39,13 +38,6 @@ def files(quick: bool) -> Rows:
     assert done.returncode == 0, done.stderr
     rows: Rows = json.loads(done.stdout)
     return rows
-
-
-def lean() -> unshift.Restorer:
-    torch.manual_seed(0)
-    lines = {"line_channels": [32, 32, 1], "line_kernel_size": [9, 9]}
-    net = unshift.ShiftEstimator(3, channels=[8], kernel_size=[2, 2], bias=True, activation="abs", **lines)
-    return unshift.Restorer(unshift.quantise(net, torch.rand(4, 3, 96, 96)))
 
 
 def measure(count: int, different: int, repeats: int, threads: int) -> Rows:
@@ -79,7 +71,6 @@ def measure(count: int, different: int, repeats: int, threads: int) -> Rows:
         contenders = {
             alone: in_threads,
             "restore by photos": restore(unshift.load("photos")),
-            "restore by a lean seam": restore(lean()),
         }
         found = take_turns(contenders, repeats)
     return [
