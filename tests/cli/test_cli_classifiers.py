@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import bad, good_json
+from commands import bad, good, good_json
 from row_classifier import Rows, classify, wanted_rows
 from safetensors.torch import save_file
 from torch import nn
@@ -118,6 +118,23 @@ def test_evaluate_needs_labels_for_a_classifier(made, monkeypatch):
     monkeypatch.setattr(classifiers, "shipped", lambda: {"rows": Rows})
     command = ("evaluate", "--data", made / "blobs.npy", "--restorer", made / "paper.safetensors")
     assert "has no labels, and accuracy needs them" in bad(*command, "--classifier", "rows")
+
+
+@pytest.mark.parametrize("widths", [(12, 13, 13), (12, 12, 13)])  # seen in the first two, or on the way
+def test_a_classifier_gets_images_of_one_size(widths, made):
+    from PIL import Image
+
+    torch.jit.script(Rows()).save("net.pt")
+    for number, width in enumerate(widths):
+        Path(f"labelled/{number}").mkdir(parents=True)
+        Image.effect_noise((width, 14), 50).save(f"labelled/{number}/a.png")
+    command = ("evaluate", "--data", "labelled", "--restorer", made / "paper.safetensors")
+    good(*command)
+    message = bad(*command, "--classifier", "net.pt")
+    assert message.startswith(
+        "classifier net.pt is shown images of one size, and these are of several, 14x12 and 14x13"
+    )
+    good(*command, "--classifier", "net.pt", "--size", 14)
 
 
 def test_a_shipped_classifier_gets_images_of_its_size(monkeypatch):

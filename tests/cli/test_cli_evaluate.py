@@ -132,8 +132,10 @@ def test_evaluate_and_verify_prepare_images_as_fit_does(made):
         Image.open(path).resize((12 + i % 3, 14)).save(f"mixed/{path.name}")
     restorer = ("--restorer", made / "paper.safetensors")
     assert "20 images" in good("evaluate", "--data", "mixed", *restorer).stdout  # each at its own size
-    message = bad("verify", "--data", "mixed", *restorer)
+    message = bad("verify", "--data", "mixed", "--restorer", made / "dense.safetensors")
     assert message.endswith("give a size for all, such as --size 14x12")
+    each = good_json("verify", "--data", "mixed", *restorer)["every_image"]  # each at its own size as well
+    assert (each["images"], each["moves"]) == (20, 14 * (12 * 7 + 13 * 7 + 14 * 6))
     options = ("--size", "14x12", "--crop", "--pad", 2, "--channels", 1)
     good("fit", "mixed", "--out", "x.safetensors", "--epochs", 1, *options)
     steps = {"crop": [14, 12], "pad": 2, "channels": 1}

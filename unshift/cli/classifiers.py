@@ -128,6 +128,26 @@ def _current_folder_importable() -> Iterator[None]:
         sys.path.remove(here)
 
 
+class OneSize:
+    """Refuses, as soon as one is read, images of another size than the first: a classifier gets them in batches."""
+
+    def __init__(self, classifier: str) -> None:
+        self.classifier = classifier
+        self._shape: tuple[int, ...] = ()
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Look at images, and pass them on."""
+        shape = tuple(images.shape[1:])
+        self._shape = self._shape or shape
+        if shape != self._shape:
+            sizes = " and ".join("x".join(map(str, size[1:])) for size in (self._shape, shape))
+            raise ValueError(
+                f"classifier {self.classifier} is shown images of one size, and these are of several, {sizes}: "
+                "give one with --size HxW, or leave --classifier out"
+            )
+        return images
+
+
 def try_classifier(classifier: Callable[[Tensor], Tensor], name: str, images: Tensor, classes: int) -> None:
     """Run two images through a classifier, so that a misfit shows at once and says what it is."""
     import torch

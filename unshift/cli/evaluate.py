@@ -18,7 +18,7 @@ largest of --scopes, found to the pixel. Crops are windows that leave that many 
 The images are prepared like those the restorer was trained on; --size, --crop, --channels and --pad change that.
 
 A shipped classifier gets the restored images scaled to the size it takes. Your own takes images (batch,
-channel, height, width) with values in 0..1, at the size the restorer works on, and returns logits
+channel, height, width) with values in 0..1, all of the size the restorer works on, and returns logits
 (batch, classes). It is a TorchScript file (torch.jit.save), a torch.export file ending in .pt2, or
 module:function, called without arguments, that returns an nn.Module. All three run code that comes with
 them: use only what you trust.
@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unshift.cli import options
-from unshift.cli.classifiers import at_its_size, load_classifier, try_classifier
+from unshift.cli.classifiers import OneSize, at_its_size, load_classifier, try_classifier
 from unshift.cli.prepared_data import Remembered, open_for
 from unshift.cli.printing import percent, print_json, print_table, rates_line, reliability_line
 
@@ -95,7 +95,9 @@ def evaluate(
     if net is not None:
         _try(net, str(classifier), found, left)
     own = Remembered(model.trained_on.get("prints", []))
-    judged = judged_on(model, open_reader(found.images).through(own.look).through(left), progress=True)
+    reader = open_reader(found.images).through(own.look)
+    reader = reader.through(OneSize(str(classifier))) if net is not None else reader
+    judged = judged_on(model, reader.through(left), progress=True)
     rates, worth = rates_from(judged).as_dict(), reliability(judged.confidence, judged.right)
     model.min_confidence = min_confidence
     passed = float((judged.confidence < min_confidence).double().mean())
@@ -135,7 +137,7 @@ def _try(net: Callable[[Tensor], Tensor], name: str, found: ImageSource, left: C
         raise ValueError(
             f"{found.name} has no labels, and accuracy needs them: a subfolder per class, or 'labels' in a .npz"
         )
-    try_classifier(net, name, left(_two(found.images)), int(found.labels.max()) + 1)
+    try_classifier(net, name, left(_two(found.images, OneSize(name))), int(found.labels.max()) + 1)
 
 
 def _accuracies(
@@ -190,13 +192,13 @@ def _same(images: Tensor) -> Tensor:
     return images
 
 
-def _two(images: Any) -> Tensor:
+def _two(images: Any, checked: Callable[[Tensor], Tensor]) -> Tensor:
     """Return the first two images."""
     import torch
 
     from unshift.data import to_float
 
-    return to_float(torch.stack([images[row] for row in range(min(2, len(images)))]))
+    return to_float(torch.cat([checked(images[row][None]) for row in range(min(2, len(images)))]))
 
 
 def _words(model: Restorer | Chain, unit: str) -> str:

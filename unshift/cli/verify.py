@@ -13,6 +13,7 @@ through the whole network. A chain of restorers has no such shortcut: only the s
 asks for all images. The exit code is 1 if anything differs.
 
 The images are prepared like those the restorer was trained on; --size, --crop, --channels and --pad change that.
+Images of different sizes are checked each at its own, if the restorer takes any size.
 
 \b
 Examples:
@@ -37,6 +38,7 @@ from unshift.cli.prepared_data import open_for
 from unshift.cli.printing import print_json
 
 if TYPE_CHECKING:
+    from unshift.data import ImageSource
     from unshift.ragged import Images
     from unshift.restorer import Chain, Restorer
     from unshift.verification import Verification
@@ -75,22 +77,22 @@ def verify(
     if brute_force is False and not provable:
         raise ValueError("a chain of restorers can be checked by brute force only; leave --no-brute-force out")
     source = open_for(model, data, split, limit, size, crop, channels, pad)
-    found = source if isinstance(source.images, list) else source.load()  # sequences are in memory already
+    found = _in_memory(source, model)
     started = time.monotonic()
     todo: dict[str, tuple[Images, bool]] = {}
     if not brute_force and provable:
-        todo["every image"] = found.images, False
+        todo["every image"] = found, False
     if brute_force is not False:
-        todo["every image" if brute_force else "sample"] = _some(found.images, None if brute_force else sample), True
+        todo["every image" if brute_force else "sample"] = _some(found, None if brute_force else sample), True
     bound = {"moves": moves, "seconds": None if everything else seconds / len(todo)}
     results = {name: _checked(model, *what, bound) for name, what in todo.items()}
     exact = all(result.exact for result in results.values())
     if as_json:
-        about = {"data": found.name, "restorer": restorer, "undoes": model.coordinates.undoes, "exact": exact}
+        about = {"data": source.name, "restorer": restorer, "undoes": model.coordinates.undoes, "exact": exact}
         checks = {name.replace(" ", "_"): result.as_dict() for name, result in results.items()}
         print_json({**about, **checks, "seconds": round(time.monotonic() - started, 1)})
     else:
-        print(f"{found.name}, restorer {restorer}: {'exact' if exact else 'NOT EXACT'}")
+        print(f"{source.name}, restorer {restorer}: {'exact' if exact else 'NOT EXACT'}")
         print(f"  It undoes {model.coordinates.undoes}.")
         for result in results.values():
             print(f"  {result}")
@@ -98,6 +100,17 @@ def verify(
         print(f"  {time.monotonic() - started:.1f} s")
     if not exact:
         raise typer.Exit(1)
+
+
+def _in_memory(source: ImageSource, model: Restorer | Chain) -> Images:
+    """Return all images; image files of different sizes as a list, where the restorer takes any size."""
+    from torch import Tensor
+
+    from unshift.data.photos import load_files
+
+    if isinstance(source.images, Tensor | list):  # sequences are such a list
+        return source.images
+    return load_files(source.images, mixed=all(getattr(stage.scorer, "size", None) is None for stage in model.stages))
 
 
 def _some(images: Images, count: int | None) -> Images:
@@ -116,7 +129,8 @@ def _checked(model: Restorer | Chain, images: Images, brute_force: bool, bound: 
 
     ranks.check_enough(len(images))
 
-    positions = model.stages[0].coordinates.canvas(images[0][None])[0, :, 0].numel()
+    largest = max(images, key=lambda image: image.numel()) if isinstance(images, list) else images[0]
+    positions = model.stages[0].coordinates.canvas(largest[None])[0, :, 0].numel()
     batch = max(1, min(1024, 2**20 // positions))  # moves at a time: a photo has 50,000 positions
     return _together(
         check(model, ranks.share(images), brute_force=brute_force, batch_size=batch, progress=True, **bound)

@@ -15,7 +15,7 @@ import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, overload
 
 import numpy as np
 import torch
@@ -122,11 +122,19 @@ def image_names(folder: Path) -> list[str]:
     return names
 
 
-def load_files(files: Any) -> Tensor:
+@overload
+def load_files(files: Any) -> Tensor: ...
+@overload
+def load_files(files: Any, mixed: bool) -> Tensor | list[Tensor]: ...
+def load_files(files: Any, mixed: bool = False) -> Tensor | list[Tensor]:
     """Load :class:`ImageFiles`, or what else has their methods, as one tensor ``(n, channels, h, w)``.
 
+    Args:
+        files: What to load.
+        mixed: Return those of different sizes as a list.
+
     Raises:
-        ValueError: If a file cannot be read, or sizes differ.
+        ValueError: If a file cannot be read, or sizes differ and may not.
     """
     images = torch.empty(0, dtype=torch.uint8)
     for i in tracked(range(len(files)), "images", "images", len(files) > 1):
@@ -134,6 +142,8 @@ def load_files(files: Any) -> Tensor:
         if i == 0:
             # Room for all, once the first one shows how large: a list and a stack take it twice.
             images = torch.empty(len(files), *pixels.shape, dtype=pixels.dtype)
+        if pixels.shape != images.shape[1:] and mixed:
+            return [*images[:i], pixels, *(files[row] for row in range(i + 1, len(files)))]
         if pixels.shape != images.shape[1:]:
             (h, w), (first_h, first_w) = pixels.shape[1:], images.shape[2:]
             raise ValueError(
