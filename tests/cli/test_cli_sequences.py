@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from commands import bad, good, good_json, run
 from memory import peak
 
 import unshift
-from tests.cli.commands import bad, good, good_json, run
 from unshift.coordinates import Turns
 from unshift.data.sequences import Record, encode, oriented, read_fasta, to_fasta
 
