@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import sys
 from pathlib import Path
@@ -113,13 +114,13 @@ def test_restore_skips_what_cannot_be_read_and_names_it(made, pixels):
     assert bad(*command).startswith("in/b.png cannot be read as an image (")
     assert not Path("out").exists()
     result = good(*command, "--skip-unreadable")
-    assert result.stderr == "unshift: warning: skipped, because they cannot be read: in/b.png, in/c.png\n"
+    assert result.stderr == "unshift: warning: skipped, because they cannot be read or do not fit: in/b.png, in/c.png\n"
     assert result.stdout.startswith("1 images restored, ")
-    assert "; 2 unreadable ones were skipped; their poses are in out/poses.csv" in result.stdout
+    assert "; 2 were skipped; their poses are in out/poses.csv" in result.stdout
     assert sorted(path.name for path in Path("out").iterdir()) == ["a.png", "poses.csv"]
     Path("in/a.png").unlink()
     message = bad(*command, "--skip-unreadable", "--force")
-    assert message.startswith("none of the 2 files can be read: in/b.png cannot be read as an image (")
+    assert message.startswith("none of the 2 files can be restored: in/b.png cannot be read as an image (")
 
 
 def test_restore_leaves_nothing_behind_when_it_fails_halfway(made, pixels):
@@ -129,7 +130,22 @@ def test_restore_leaves_nothing_behind_when_it_fails_halfway(made, pixels):
     Image.fromarray(pixels[0, 0, :4].numpy()).save("in/99.png")  # smaller than the filters
     message = bad("restore", "in", "--restorer", made / "paper.safetensors", "--out", "deep/out")
     assert message.startswith("in/99.png: ")
+    assert message.endswith("; --skip-unreadable skips such files")  # to no size: this net takes any
+    assert "--resize" not in message
     assert not Path("deep").exists()
+
+
+def test_restore_skips_what_is_too_small_and_names_it(made, pixels):
+    Path("in").mkdir()
+    Image.new("L", (1, 1)).save("in/a.png")  # the first, and one among others
+    Image.fromarray(pixels[0, 0].numpy()).save("in/b.png")
+    Image.new("L", (1, 1)).save("in/c.png")
+    result = good(
+        "restore", "in", "--restorer", made / "paper.safetensors", "--out", "out", "--skip-unreadable", "--json"
+    )
+    assert [row["file"] for row in json.loads(result.stdout)] == ["b.png"]
+    assert "skipped, because they cannot be read or do not fit: in/a.png, in/c.png\n" in result.stderr
+    assert sorted(path.name for path in Path("out").iterdir()) == ["b.png", "poses.csv"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads do it elsewhere")

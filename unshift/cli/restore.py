@@ -3,7 +3,8 @@
 Shifts and turns move pixels and change none: PNG and other lossless formats keep every value, mode and
 palette. Rotations by other than quarter turns mix neighbouring pixels; images with a palette then become
 RGB. JPEG is lossy, and is written again at quality 95. Files keep their names, and their places in a folder. If a
-file cannot be read, nothing is written; with --skip-unreadable it is skipped, and the summary names it.
+file cannot be read, or is too small, nothing is written; with --skip-unreadable it is skipped, and the summary names
+it.
 
 Images are restored at their own size if the restorer takes any size (the presets seam and paper do; a warning says so
 if the images are unlike those it was trained on). A restorer for one size says which: --resize or --size then scales
@@ -95,7 +96,8 @@ def restore(
     if existing := [path for path in (*targets, out / TABLE) if path.exists() and not force]:
         raise ValueError(f"{existing[0]} exists ({len(existing)} such files); --force overwrites")
     reader = _reader(model, resize, preparation(size, crop, channels, None))
-    hint = "" if reader.size else "; --resize scales images to the size this restorer was made for"
+    one_size = any(getattr(stage.scorer, "size", None) for stage in model.stages)
+    hint = "; --resize scales images to the size this restorer was made for" if one_size and not reader.size else ""
     restoring = Restoring(model, reader, min_confidence, skip_unreadable, _Colours(reader.channels), hint)
     entries = _restored(restoring, targets, out)
     rows = [entry["row"] for entry in entries if "row" in entry]
@@ -122,7 +124,7 @@ def _restored(restoring: Restoring, targets: dict[Path, Path], out: Path) -> lis
         ]
         entries = sorted(ranks.gathered_json(found), key=lambda entry: entry["at"])
         if not any("row" in entry for entry in entries):
-            raise ValueError(f"none of the {len(targets):,} files can be read: {entries[0]['unreadable']}")
+            raise ValueError(f"none of the {len(targets):,} files can be restored: {entries[0]['unreadable']}")
         for target in outcome.found:
             target.parent.mkdir(parents=True, exist_ok=True)
             (place / target.relative_to(out)).replace(target)
@@ -145,14 +147,14 @@ def _print_outcome(entries: list[dict[str, Any]], table: Path, rows: list[dict[s
     """Say how many were restored, and what else became of files: beside JSON, on stderr."""
     unreadable = {Path(entry["source"]): entry["unreadable"] for entry in entries if "unreadable" in entry}
     if unreadable:
-        warn(f"skipped, because they cannot be read: {named_files(unreadable)}")
+        warn(f"skipped, because they cannot be read or do not fit: {named_files(unreadable)}")
     if as_json:
         print_json(rows)
         return
     doubtful = sum(entry.get("doubtful", False) for entry in entries)
     moved = sum(entry.get("moved", False) and not entry["doubtful"] for entry in entries)
     kept = f"; {doubtful:,} doubtful ones were copied as they are" if doubtful else ""
-    skipped = f"; {len(unreadable):,} unreadable ones were skipped" if unreadable else ""
+    skipped = f"; {len(unreadable):,} were skipped" if unreadable else ""
     print(
         f"{len(rows) - doubtful:,} images restored, {moved:,} of them moved{kept}{skipped}; their poses are in {table}"
     )

@@ -44,7 +44,7 @@ class Outcome:
     doubtful: set[Path] = field(default_factory=set)
     """those that were left as they are"""
     unreadable: dict[Path, str] = field(default_factory=dict)
-    """files that were skipped, and why"""
+    """files that were skipped, as they cannot be read or do not fit, and why"""
 
     def add(self, other: Outcome) -> None:
         """Add what became of other files."""
@@ -118,7 +118,8 @@ class Restoring:
         """Restore images, those of one kind together, and write them."""
         for _, alike in itertools.groupby(sorted(pictures, key=lambda one: str(one.kind)), key=lambda one: one.kind):
             self._restore_batch(list(alike), place, outcome)
-        outcome.found |= {one.target: outcome.found.pop(one.target) for one in pictures}  # in their order again
+        done = [one.target for one in pictures if one.target in outcome.found]
+        outcome.found |= {target: outcome.found.pop(target) for target in done}  # in their order again
 
     def _restore_batch(self, batch: list[Picture], place: Callable[[Path], Path], outcome: Outcome) -> None:
         import torch
@@ -132,7 +133,11 @@ class Restoring:
             # The tie rule compares what is written, not what the network sees of it: two colours may have one grey.
             estimate = self.model.estimate(seen, of=values)
         except ValueError as error:
-            raise ValueError(f"{batch[0].source}: {error}{self.hint}") from error
+            misfits = {one.source: f"{one.source}: {error}{self.hint}" for one in batch}
+            if not self.skip_unreadable:
+                raise Unreadable(misfits[batch[0].source]) from error
+            outcome.unreadable |= misfits
+            return
         for at, picture in enumerate(batch):
             own = rows(estimate, slice(at, at + 1))
             file = place(picture.target)
