@@ -54,6 +54,11 @@ if TYPE_CHECKING:
     from unshift.evaluation import ScopeRow
     from unshift.restorer import Chain, Restorer
 
+Seeds = Annotated[int, typer.Option(min=1, help="Random moves of each image; consistency needs two.")]
+Report = Annotated[
+    Path | None,
+    typer.Option(help="Folder for a page with the calibration plot and the curve of risk against coverage."),
+]
 DEFAULT_SCOPES = {"pixels": range(9), "degrees": (0, 10, 20, 45, 90, 180)}
 
 
@@ -63,7 +68,7 @@ def evaluate(
     classifier: options.Classifier = None,
     split: options.Split = None,
     scopes: options.Scopes = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Random moves of each image; consistency needs two.")] = 1,
+    seeds: Seeds = 1,
     moves: options.RealMoves = options.Loss.circular,
     limit: options.Limit = None,
     size: options.Size = None,
@@ -71,10 +76,7 @@ def evaluate(
     channels: options.Channels = None,
     pad: options.Pad = None,
     min_confidence: options.MinConfidence = 0.0,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="Folder for a page with the calibration plot and the curve of risk against coverage."),
-    ] = None,
+    report: Report = None,
     as_json: options.Json = False,
 ) -> None:
     """Measure a restorer, and what a classifier gains by it."""
