@@ -23,9 +23,10 @@ FRACTION = 1024  # steps of the exponential's table per factor of two
 DEPTH = 41  # factors of two down to which a score counts; anything below 2^-41 of the highest counts as nothing
 BLOCK = 2**16  # scores at a time: what stays in a core's cache
 
-# Two short tables, whose product is the long one: a graph then holds 8 kB of constants, not 330.
-PART = torch.exp2(-torch.arange(FRACTION, dtype=torch.float64) / FRACTION)
-POWER = 2.0 ** torch.arange(DEPTH - 1, -1, -1, dtype=torch.float64)
+_POWERS = 2.0 ** torch.arange(DEPTH - 1, -1, -1, dtype=torch.float64)[:, None]
+_PARTS = torch.exp2(-torch.arange(FRACTION, dtype=torch.float64) / FRACTION)
+TABLE = torch.cat([(_POWERS * _PARTS).round().flatten(), torch.zeros(1, dtype=torch.float64)]).to(torch.int64)
+"""``2^(40 - t)`` for t in steps of 1/1024, and a 0 at the end."""
 
 
 def confidence(scores: Scores, score_unit: float) -> Tensor:
@@ -52,7 +53,8 @@ def _highest(scores: Tensor, score_unit: float) -> Tensor:
     if is_traced():  # a graph would round a number to float32
         step = torch.tensor([step], dtype=torch.float64, device=scores.device)
     # N terms of up to 2^40 must fit in 63 bits: large maps give up low bits of each.
-    table = _table(max(0, (n - 1).bit_length() - 22)).to(scores.device)
+    dropped = max(0, (n - 1).bit_length() - 22)
+    table = (TABLE >> dropped if dropped else TABLE).to(scores.device)
     # As floats before they are subtracted: a foreign scorer's may be more than 2^63 apart. Then one
     # multiplication and one cut, all pointwise; the last entry of the table is 0.
     top = scores.amax(-1, keepdim=True).to(torch.float64)
@@ -61,19 +63,6 @@ def _highest(scores: Tensor, score_unit: float) -> Tensor:
     indices = ((top - part).mul_(step).clamp_(max=DEPTH * FRACTION).to(torch.int64) for part in parts)
     totals = [table.take(index).sum(-1) for index in indices]
     return table[0].to(torch.float64) / functools.reduce(torch.add, totals)
-
-
-def _table(dropped_bits: int) -> Tensor:
-    """Return ``2^(40 - t)`` for t in steps of 1/1024, as int64, and a 0 at the end."""
-    return _grown(dropped_bits) if is_traced() else _kept(dropped_bits)
-
-
-def _grown(dropped_bits: int) -> Tensor:
-    terms = torch.floor((POWER[:, None] * PART).round() * 2.0**-dropped_bits).flatten()
-    return torch.cat([terms, torch.zeros(1, dtype=torch.float64)]).to(torch.int64)
-
-
-_kept = functools.lru_cache(_grown)
 
 
 class Curve(nn.Module):
