@@ -137,7 +137,7 @@ def test_bad_paths(tmp_path, monkeypatch):
 @pytest.mark.parametrize("package", ["onnx", "onnxscript"])
 def test_without_the_extra(package, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ValueError, match=r"pip install 'unshift\[onnx\]'"):
+    with pytest.raises(ValueError, match=r"onnx and onnxscript, the extra 'onnx': pip install 'unshift\[onnx\]'"):
         unshift.export("mnist", tmp_path / "x.onnx")
 
 
@@ -153,8 +153,18 @@ def test_the_command_writes_once(tmp_path, monkeypatch):
     out = tmp_path / "digits.onnx"
     result = command("--restorer", "mnist", "--classifier", "lenet5-mnist", "--out", out)
     assert (result.exit_code, result.stderr, out.read_bytes()) == (0, "", b"a model")
+    assert result.stdout.endswith("; takes images of 32x32, 1 channel(s)\n")
     again = command("--restorer", "mnist", "--out", out)
     assert (again.exit_code, again.stderr) == (2, f"unshift: error: {out} exists; --force overwrites it\n")
+
+
+def test_the_command_names_the_size_that_it_chose(tmp_path, monkeypatch):
+    monkeypatch.setattr(unshift.exporting, "export", lambda model, out, **_: out.write_bytes(b"a model"))
+    make_restorer("seam", 3, (20, 24)).save(tmp_path / "seam.safetensors")
+    args = ("--restorer", tmp_path / "seam.safetensors", "--force", "--out", tmp_path / "x.onnx")
+    assert "; takes images of 20x24 (--size for another), 3 channel(s)\n" in command(*args).stdout
+    assert "; takes images of 30x30, 3 channel(s)\n" in command(*args, "--size", 30).stdout
+    assert json.loads(command(*args, "--size", "30x40", "--json").stdout)["size"] == [30, 40]
 
 
 @pytest.mark.slow
@@ -167,6 +177,8 @@ def test_the_command(tmp_path):
         "bytes": out.stat().st_size,
         "restorer": "mnist",
         "classifier": "lenet5-mnist",
+        "channels": 1,
+        "size": [32, 32],
         "opset": OPSET,
     }
     runtime = session(str(out))
@@ -200,7 +212,11 @@ def test_the_command_refuses(args, message, tmp_path):
 
 def test_the_command_refuses_what_it_cannot_write(tmp_path):
     (tmp_path / "file").write_text("")
-    for out, message in ((tmp_path, "is a folder"), (tmp_path / "file" / "x.onnx", "cannot write to")):
+    wrong = (
+        tmp_path / "mine.txt",
+        "a graph is written as .onnx or .pt2 (torch.export), by the name's ending; got mine.txt",
+    )
+    for out, message in (wrong, (tmp_path, "is a folder"), (tmp_path / "file" / "x.onnx", "cannot write to")):
         result = command("--restorer", "mnist", "--out", out)
         assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
         assert message in result.stderr

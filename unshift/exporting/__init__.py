@@ -86,10 +86,10 @@ def export(
 
     Args:
         restorer: A restorer, or what :func:`unshift.load` takes.
-        path: A path that ends in ``.pt2`` gets the program of ``torch.export``, any other ONNX, which takes
-            ``pip install 'unshift[onnx]'``.
+        path: A path that ends in ``.pt2`` gets the program of ``torch.export``, one that ends in ``.onnx`` ONNX, which
+            takes ``pip install 'unshift[onnx]'``.
         classifier: Put behind it; its logits are one more output.
-        size: The images' size, where the restorer takes any and does not tell which it was made for.
+        size: The images' size, where the restorer takes any. Default: that of the images it was trained on.
         scores: Whether the int64 map they were read off is one more output.
         name: What the file calls the restorer, where it was not loaded by name.
 
@@ -99,7 +99,10 @@ def export(
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file in it")
-    wants_onnx = path.suffix.lower() != ".pt2"
+    kind = path.suffix.lower()
+    if kind not in (".onnx", ".pt2"):
+        raise ValueError(f"a graph is written as .onnx or .pt2 (torch.export), by the name's ending; got {path.name}")
+    wants_onnx = kind == ".onnx"
     script = classifier if isinstance(classifier, torch.jit.ScriptModule) else None
     if wants_onnx:
         check_onnx()

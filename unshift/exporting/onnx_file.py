@@ -25,7 +25,10 @@ def check_onnx() -> None:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as error:
-        raise ValueError("to write ONNX takes two more packages: pip install 'unshift[onnx]'") from error
+        raise ValueError(
+            "to write ONNX takes the packages onnx and onnxscript, the extra 'onnx': pip install 'unshift[onnx]', "
+            "or in a copy of the repository '.[onnx]'"
+        ) from error
 
 
 def as_onnx(
