@@ -101,6 +101,7 @@ def canonicalizer(*, progress: bool = True) -> nn.Module:
         path.parent.mkdir(parents=True, exist_ok=True)
         _train(found, prepare(dataset("cifar10", "train").images[: RECIPE["images"]], {"pad": 4}), progress)
         write_atomically(path, to_bytes({k: v.contiguous().clone() for k, v in network.state_dict().items()}))
+    found.train()  # a steerable filter has its expansion among its tensors until it trains
     network.load_state_dict(load_file(path))
     return found.eval()
 
