@@ -77,7 +77,7 @@ def test_a_rotation_takes_the_palette_away():
 
 
 def test_what_is_no_image_is_refused_as_before():
-    with pytest.raises(ValueError, match=r"must be a torch.Tensor .*got str"):
+    with pytest.raises(ValueError, match=r"must be a torch.Tensor .*, a NumPy array, .*got str; open the file"):
         restorer()("image.png")
     with pytest.raises(ValueError, match=r"got \d axes"):
         restorer()(np.zeros(5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -45,7 +46,11 @@ def as_given(images: Any, axes: int | None, channels: int | None, rotated: bool 
     if hasattr(images, "getbands") and hasattr(images, "frombytes"):
         picture = without_palette(images) if rotated else images
         return Given(seen(picture, channels or 3), values(picture), lambda moved: with_values(picture, moved))
-    return Given(images, images, _as_it_is)  # refused further on, in words that say what came
+    hint = "; open the file first, as PIL.Image.open does" if isinstance(images, str | os.PathLike) else ""
+    raise ValueError(
+        "images must be a torch.Tensor (batch, channel, *spatial), a NumPy array, a Pillow image or a list of tensors "
+        f"(channel, *spatial), got {type(images).__name__}{hint}"
+    )
 
 
 def _as_it_is(moved: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from commands import bad, good, good_json, save
+from PIL import Image
 from row_classifier import Rows, classify, wanted_rows
 
 import unshift
@@ -36,7 +37,10 @@ def test_evaluate_tells_what_the_confidence_is_worth_and_draws_it(made, pixels):
     page = Path("report/index.html").read_text()
     assert page.count("data:image/png") == 2
     assert f"{found['reliability']['ece']:.4f}" in page
-    assert f"off by {found['reliability']['ece']:.4f}" in good(*command).stdout
+    wrong = f"wrong are {100 - 100 * found['rates']['exact']:.2f}% of all images"
+    assert f"on average {found['reliability']['ece']:.4f} away from the share that is restored exactly; {wrong}" in (
+        good(*command).stdout
+    )
 
 
 def test_evaluate_hands_doubtful_images_to_the_classifier_as_they_came(made):
@@ -63,6 +67,50 @@ def test_evaluate_opens_a_folder_as_the_restorer_wants_it(made, pixels):
     found = good_json("evaluate", "--data", made / "photos", "--restorer", made / "dense.safetensors")
     wanted = evaluation.restoration_rates(unshift.load(made / "dense.safetensors"), pixels[:20]).as_dict()
     assert found["rates"] == wanted  # one channel, though image files are read as RGB by default
+
+
+def test_evaluate_says_that_a_net_of_greys_sees_no_colours(made, pixels):
+    Path("grey").mkdir()
+    for name in ("a", "b"):
+        Image.fromarray(pixels[0, 0].numpy()).convert("RGB").save(f"grey/{name}.png")
+    command = ("evaluate", "--restorer", made / "paper.safetensors", "--data")
+    assert "colours" not in good(*command, "grey").stderr
+    Image.new("RGB", (12, 12), "red").save("grey/b.png")
+    told = "warning: this restorer was trained on grey images, and grey/b.png has colours: it sees its grey"
+    assert good(*command, "grey").stderr.count(f"{told}\n") == 1
+    assert f"{told}, scaled from 12x12 to 20x20 as those were\n" in good(*command, "grey", "--size", 20).stderr
+    assert "colours" not in good(*command, "grey", "--channels", 1).stderr  # asked for
+
+
+@pytest.mark.parametrize("command", ["evaluate", "verify"])
+def test_channels_that_differ_name_the_option(command, made, pixels):
+    colour = save("colour.npy", pixels.repeat(1, 3, 1, 1))
+    args = (command, "--data", colour, "--restorer", made / "paper.safetensors")
+    assert bad(*args) == "this restorer wants 1 channel(s), got 3 in colour.npy; --channels 1 makes them so"
+    good(*args, "--channels", 1)
+
+
+def test_evaluate_names_the_classes_of_a_folder(made, pixels, monkeypatch):
+    monkeypatch.setattr(classifiers, "shipped", lambda: {"rows": Rows})
+    for number, name in enumerate(("dog", "cat", "emu")):
+        Path("animals", name).mkdir(parents=True)
+        Image.fromarray(pixels[number, 0].numpy()).save(f"animals/{name}/1.png")
+    command = ("evaluate", "--data", "animals", "--restorer", made / "paper.safetensors", "--classifier", "rows")
+    assert good(*command, "--scopes", 0).stdout.endswith("\nclasses: 0 cat, 1 dog, 2 emu\n")
+    found = good_json(*command, "--scopes", 0)
+    assert found["classes"] == ["cat", "dog", "emu"]
+    still = Rows()(pixels[[1, 0, 2]] / 255).argmax(1)
+    assert found["scopes"][0]["without"] == [float((still == torch.arange(3)).double().mean())]
+
+
+def test_a_scope_beyond_the_largest_move_is_refused(made, posed):
+    message = bad(
+        "evaluate", "--data", made / "blobs.npy", "--restorer", made / "paper.safetensors", "--scopes", "0-99"
+    )
+    assert message == "--scopes goes up to 99 pixels, and images of 12x12 move by 11 at most; any is any move"
+    command = ("evaluate", "--data", posed / "labelled.npz", "--restorer", posed / "rotation.safetensors", "--scopes")
+    assert bad(*command, 181).startswith("--scopes goes up to 181 degrees, and rotations move by 180 at most")
+    good(*command, "180,any")
 
 
 def test_evaluate_prints_an_aligned_table(made, pixels, monkeypatch):
@@ -125,8 +173,6 @@ def test_evaluate_moves_images_as_the_restorer_undoes(kind, words, scopes, posed
 
 def test_evaluate_and_verify_prepare_images_as_fit_does(made):
     """They once advised a --size that only fit had."""
-    from PIL import Image
-
     Path("mixed").mkdir()
     for i, path in enumerate(sorted((made / "photos").iterdir())):
         Image.open(path).resize((12 + i % 3, 14)).save(f"mixed/{path.name}")

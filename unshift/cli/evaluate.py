@@ -8,6 +8,10 @@ the restorer. The moves are those that the restorer undoes: shifts, turns, rotat
 the share of images that get the same verdict under all random moves. At scope 0 nothing moves; at all other scopes, a
 restorer that undoes turns gets any turn.
 
+The classes are those of the data: of a folder, its subfolders in alphabetical order (cat/1.jpg and dog/2.jpg are of the
+classes 0 and 1), of a .npz file, the numbers in its array 'labels'. The output names them: the classifier's logits
+have to be in that order.
+
 The confidence is compared with the share that is restored exactly (expected calibration error, 15 bins), and the errors
 among the 90% of the images with the highest confidence are counted. --report draws both. With --min-confidence,
 images of a lower confidence go to the classifier unchanged.
@@ -45,7 +49,7 @@ import typer
 from unshift.cli import options
 from unshift.cli.classifiers import OneSize, at_its_size, load_classifier, try_classifier
 from unshift.cli.prepared_data import Remembered, open_for
-from unshift.cli.printing import percent, print_json, print_table, rates_line, reliability_line
+from unshift.cli.printing import named, percent, print_json, print_table, rates_line, reliability_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -93,6 +97,7 @@ def evaluate(
     found = open_for(model, data, split, limit, size, crop, channels, pad)
     unit = model.stages[0].coordinates.unit  # of a chain, a scope limits the first stage's move
     tried = scopes if scopes is not None else DEFAULT_SCOPES.get(unit, range(9))
+    _check_scopes(scopes or [], unit, found.images)
     left = _left(model, moves, tried)
     if net is not None:
         _try(net, str(classifier), found, left)
@@ -109,7 +114,7 @@ def evaluate(
         write_reliability(report, f"{found.name}, restorer {restorer}", worth.as_dict())
     if as_json:
         about = {"data": found.name, "restorer": restorer, "classifier": classifier, "unit": unit}
-        about |= {"rates": rates, "reliability": worth.as_dict(), "passed": passed}
+        about |= {"classes": list(found.classes), "rates": rates, "reliability": worth.as_dict(), "passed": passed}
         print_json({**about, "scopes": [{**r.as_dict(), "effect": r.effect} for r in rows]})
         return
     print(f"{found.name}, restorer {restorer}: {rates_line(rates, model.coordinates.step)}")
@@ -120,6 +125,8 @@ def evaluate(
         how = "" if moves is options.Loss.circular else f", {moves.value}"
         print(f"\naccuracy of {classifier} in %, images moved at random by up to {_words(model, unit)}{how}:\n")
         _print_scopes(rows, unit)
+        if found.classes:
+            print(f"\nclasses: {named((f'{at} {name}' for at, name in enumerate(found.classes)), most=10)}")
 
 
 def _check_whole(model: Restorer | Chain, name: str) -> None:
@@ -131,6 +138,16 @@ def _check_whole(model: Restorer | Chain, name: str) -> None:
             f"{'x'.join(map(str, window))} in a scene, and no image here says where in it the object is. "
             "`unshift reproduce scenes` makes scenes and measures on them; `unshift restore` cuts windows out of yours"
         )
+
+
+def _check_scopes(scopes: Sequence[int | None], unit: str, images: Any) -> None:
+    """Refuse scopes beyond the largest move there is."""
+    from unshift.shifts import times
+
+    size, asked = images[0].shape[1:], max((scope for scope in scopes if scope is not None), default=0)
+    largest, of = (180, "rotations") if unit == "degrees" else (max(size) - 1, f"images of {times(size)}")
+    if asked > largest:
+        raise ValueError(f"--scopes goes up to {asked} {unit}, and {of} move by {largest} at most; any is any move")
 
 
 def _try(net: Callable[[Tensor], Tensor], name: str, found: ImageSource, left: Callable[[Tensor], Tensor]) -> None:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from unshift.restorer import Chain, Restorer
 
 
+LOOKED_AT = 8
+"""Files that are looked at for colours."""
+
+
 def open_prepared(
     source: str,
     split: str | None,
@@ -80,7 +84,39 @@ def open_for(
     steps = preparation(size, crop, channels, pad, restorer.trained_on.get("preparation"))
     seen = image_shape(restorer)[0]
     part = choose_split(source, split, "test")
-    return open_prepared(source, part, steps, seen if seen in (1, 3) else None, limit)
+    found = open_prepared(source, part, steps, seen if seen in (1, 3) else None, limit)
+    _check_channels(found, seen)
+    if seen == 1 and channels is None:
+        _warn_of_colours(found.images)
+    return found
+
+
+def _check_channels(found: ImageSource, wanted: int) -> None:
+    """Refuse arrays of other channels than a restorer sees: files are read as those."""
+    from torch import Tensor
+
+    images = found.images
+    if isinstance(images, Tensor) and images.ndim > 1 and images.shape[1] != wanted:
+        hint = f"; --channels {wanted} makes them so" if {wanted, images.shape[1]} == {1, 3} else ""
+        raise ValueError(f"this restorer wants {wanted} channel(s), got {images.shape[1]} in {found.name}{hint}")
+
+
+def _warn_of_colours(images: Any) -> None:
+    """Say that files have colours which a network of greys does not see, and that they are scaled, if they are."""
+    from unshift.data.photos import ImageFiles
+    from unshift.shifts import times
+
+    files = getattr(images, "files", images)
+    if not isinstance(files, ImageFiles):
+        return
+    raw = files.as_they_are()
+    for row in range(min(LOOKED_AT, len(images))):
+        image = raw[row]
+        if bool((image != image[:1]).any()):
+            own, shown = times(image.shape[1:]), times(images[row].shape[1:])
+            scaled = "" if own == shown else f", scaled from {own} to {shown} as those were"
+            warn(f"this restorer was trained on grey images, and {raw.name(row)} has colours: it sees its grey{scaled}")
+            return
 
 
 class Remembered:

@@ -43,9 +43,9 @@ def image_size(size: Iterable[int]) -> str:
     return "x".join(map(str, size)) or "any size"
 
 
-def named_files(paths: Iterable[Any], most: int = 5) -> str:
-    """Name some files, the first few of many."""
-    names = [str(path) for path in paths]
+def named(things: Iterable[Any], most: int = 5) -> str:
+    """Name some files or other things, the first few of many."""
+    names = [str(thing) for thing in things]
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
@@ -62,10 +62,11 @@ def rates_line(rates: Mapping[str, Any], step: str) -> str:
 
 
 def reliability_line(worth: Any) -> str:
-    """Tell how far confidences are off, and what is wrong among the images of the highest."""
-    off = f"confidence: off by {worth.ece:.4f} as the probability of being restored exactly"
+    """Tell how far confidences are from what they should be, and what is wrong among the images of the highest."""
+    wrong, surest = (percent(worth.risk_at(share)) for share in (1, 0.9))
     return (
-        f"{off}; of the 90% with the highest {percent(worth.risk_at(0.9))} are not, of all {percent(worth.risk_at(1))}"
+        f"confidence: on average {worth.ece:.4f} away from the share that is restored exactly; "
+        f"wrong are {wrong} of all images, and {surest} of the 90% with the highest confidence"
     )
 
 

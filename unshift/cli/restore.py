@@ -48,7 +48,7 @@ from unshift.cli.image_files import Picture, Reader
 from unshift.cli.options import Channels, Crop, Json, MinConfidence, Model, Pad, Size, SkipUnreadable
 from unshift.cli.outputs import check_folder, write_table
 from unshift.cli.prepared_data import preparation
-from unshift.cli.printing import named_files, print_json
+from unshift.cli.printing import named, print_json
 from unshift.cli.restoring import Outcome, Restoring
 from unshift.cli.sequence_files import restore_sequences
 
@@ -147,7 +147,7 @@ def _print_outcome(entries: list[dict[str, Any]], table: Path, rows: list[dict[s
     """Say how many were restored, and what else became of files: beside JSON, on stderr."""
     unreadable = {Path(entry["source"]): entry["unreadable"] for entry in entries if "unreadable" in entry}
     if unreadable:
-        warn(f"skipped, because they cannot be read or do not fit: {named_files(unreadable)}")
+        warn(f"skipped, because they cannot be read or do not fit: {named(unreadable)}")
     if as_json:
         print_json(rows)
         return

@@ -11,6 +11,7 @@ those that need another program (EPS, WMF) or hold no image (HDF5, GRIB, BUFR, M
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 from collections.abc import Sequence
@@ -73,6 +74,12 @@ class ImageFiles(Dataset[Tensor]):
     def name(self, index: int) -> str:
         """Return the path of a file."""
         return os.fsdecode(bytes(self._paths[index]))
+
+    def as_they_are(self) -> ImageFiles:
+        """Return the same files, read in colour and at their own size."""
+        other = copy.copy(self)
+        other.size, other.channels = None, 3
+        return other
 
     def __getitem__(self, index: int) -> Tensor:
         name = self.name(index)
