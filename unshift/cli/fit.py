@@ -220,7 +220,7 @@ def _told_of(state: Path) -> Iterator[None]:
 def _readers(images: Any) -> int:
     """Return how many processes read: none for what is in memory, for few files, or where training takes all cores.
 
-    On two cores, 245 photos of 224x224 a second were trained on without readers and 122 with two of them beside it
+    On two cores, 168 photos of 224x224 a second were trained on without readers and 140 with two of them beside it
     (``benchmarks/run.py reading``).
     """
     import torch
