@@ -124,9 +124,7 @@ def evaluate(
     if rows:
         how = "" if moves is options.Loss.circular else f", {moves.value}"
         print(f"\naccuracy of {classifier} in %, images moved at random by up to {_words(model, unit)}{how}:\n")
-        _print_scopes(rows, unit)
-        if found.classes:
-            print(f"\nclasses: {named((f'{at} {name}' for at, name in enumerate(found.classes)), most=10)}")
+        _print_scopes(rows, unit, found.classes)
 
 
 def _check_whole(model: Restorer | Chain, name: str) -> None:
@@ -179,8 +177,8 @@ def _accuracies(
     )
 
 
-def _print_scopes(rows: Sequence[ScopeRow], unit: str) -> None:
-    """Print accuracies, a column for each scope."""
+def _print_scopes(rows: Sequence[ScopeRow], unit: str, classes: Sequence[str]) -> None:
+    """Print accuracies, a column for each scope, and which class is which."""
     seeds = len(rows[0].seeds)
     lines = {
         "without": [f"{100 * sum(r.without) / seeds:.2f}" for r in rows],
@@ -192,6 +190,8 @@ def _print_scopes(rows: Sequence[ScopeRow], unit: str) -> None:
         lines["consistent with"] = [f"{100 * r.consistent_restored:.2f}" for r in rows]
     head = [f"scope, {unit}", *("any" if r.scope is None else str(r.scope) for r in rows)]
     print_table(head, [[name, *cells] for name, cells in lines.items()], right=range(1, len(head)))
+    if classes:
+        print(f"\nclasses: {named((f'{at} {name}' for at, name in enumerate(classes)), most=10)}")
 
 
 def _left(model: Restorer | Chain, moves: options.Loss, scopes: Sequence[int | None]) -> Callable[[Tensor], Tensor]:
