@@ -31,7 +31,7 @@ from unshift.experiments import experiments, find
 from unshift.experiments.classifiers import shipped
 from unshift.experiments.record import Block, Picture, Result, Results, Row, Table, Text
 from unshift.experiments.renderers import markdown
-from unshift.weights import load, pretrained, read_header
+from unshift.weights import load, pretrained, read_header, sizes_of
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -104,9 +104,9 @@ def models() -> Table:
     rows = []
     for name, path in pretrained().items():
         header = read_header(path)
-        meta, undoes = header["metadata"], load(name).coordinates.undoes.removesuffix(", exactly")
-        size = "scenes of any size" if "scenes" in meta else "x".join(map(str, meta["size"])) or "any length"
-        images = f"{meta['data']}, {size}"
+        meta, restorer = header["metadata"], load(name)
+        undoes = restorer.coordinates.undoes.removesuffix(", exactly")
+        images = f"{meta['data']}, {sizes_of(restorer)}"
         test = meta["test"]
         values = [undoes, meta["preset"], images, test["exact"], test["within_1"]]
         forms = ["{}", "{}", "{}", "{:.2%}", "{:.2%}", "{:.0f} kB"]

@@ -24,8 +24,9 @@ from safetensors.torch import save as to_bytes
 from unshift.coordinates import from_description
 from unshift.exact import LARGEST_SCALE, Curve, IntegerEstimator
 from unshift.restorer import Chain, Restorer
+from unshift.shifts import times
 
-__all__ = ["image_shape", "load", "model_card", "pretrained", "read_header", "save", "write_atomically"]
+__all__ = ["image_shape", "load", "model_card", "pretrained", "read_header", "save", "sizes_of", "write_atomically"]
 
 FORMAT = 2
 _KEY = "unshift"
@@ -237,8 +238,8 @@ def model_card(name: str, restorer: Restorer | Chain) -> str:
         "what": f"undoes {restorer.coordinates.undoes}, before any model sees it",
         "preset": meta.get("preset", "custom"),
         "training data": f"{meta.get('data', 'unnamed')}, {meta.get('train_images', '?')} images, no labels",
-        "images": f"{channels} channel(s), size {made_for.get('size', '?') or 'any'}",
-        "preparation": json.dumps(made_for.get("preparation", {})),
+        "images": f"{channels} channel(s), {sizes_of(restorer)}",
+        "preparation": json.dumps(made_for["preparation"]) if made_for.get("preparation") else "none",
         "parameters": sum(tensor.numel() for key, tensor in state if key.endswith(("weight", "bias"))),
         "activations": f"{scorers[0].describe()['bits']} bits",
     }
@@ -252,6 +253,10 @@ def model_card(name: str, restorer: Restorer | Chain) -> str:
                 f"| {split} | {r['images']} images: {100 * r['exact']:.2f}% restored exactly, "
                 f"{100 * r['within_1']:.2f}% within 1 {restorer.coordinates.step}, {r['tied']} tied |"
             )
+    if "sizes" in meta:
+        by_area = sorted(meta["sizes"].items(), key=lambda one: math.prod(map(int, one[0].split("x"))))
+        told = ", ".join(f"{100 * r['exact']:.1f}% of {r['images']} at {size}" for size, r in by_area)
+        lines.append(f"| test, by size | restored exactly: {told} |")
     if "calibration" in meta:
         c = meta["calibration"]
         lines.append(
@@ -261,6 +266,15 @@ def model_card(name: str, restorer: Restorer | Chain) -> str:
     recipe = {key: meta[key] for key in ("epochs", "batch_size", "learning_rate", "seed", "versions") if key in meta}
     lines += [f"| recipe | {json.dumps(recipe)} |", ""]
     return "\n".join(lines)
+
+
+def sizes_of(restorer: Restorer | Chain) -> str:
+    """Return in words the size of the images a restorer was made for: one, or any."""
+    first = restorer.stages[0]
+    if first.coordinates.window is not None:
+        return "scenes of any size"
+    any_size = "any length" if getattr(first.scorer, "axes", None) == 1 else "any size"
+    return times(restorer.trained_on.get("size") or []) or any_size
 
 
 def image_shape(restorer: Restorer | Chain, size: Sequence[int] | None = None) -> tuple[int, tuple[int, ...] | None]:

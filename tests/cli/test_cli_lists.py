@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from commands import bad, good, good_json
+from commands import ROOT, bad, good, good_json
 
 import unshift
 from unshift import weights
@@ -13,7 +13,7 @@ def test_models_lists_the_shipped_restorers(made, monkeypatch):
     files = {name: made / f"{name}.safetensors" for name in ("dense", "paper")}
     monkeypatch.setattr(weights, "pretrained", lambda: files)
     head, dense, paper, *_ = good("models").stdout.splitlines()
-    assert head.split() == ["name", "preset", "size", "file", "validation", "test", "trained", "on", "undoes"]
+    assert head.split() == ["name", "preset", "images", "file", "validation", "test", "trained", "on", "undoes"]
     assert dense.split()[:3] == ["dense", "dense", "12x12"]
     assert paper.endswith("-  blobs.npy   circular shifts, exactly")
     found = good_json("models")
@@ -28,6 +28,28 @@ def test_models_lists_the_shipped_restorers(made, monkeypatch):
 def test_models_prints_the_card_of_a_file(made):
     text = good("models", made / "paper.safetensors").stdout
     assert "| training data | blobs.npy, 72 images, no labels |" in text
+
+
+def test_models_tells_the_sizes_of_a_restorer_for_any(made):
+    text = good("models", "photos").stdout
+    assert "| images | 3 channel(s), any size |\n| preparation | none |" in text
+    sizes = unshift.load("photos").metadata["sizes"]
+    told = f"{100 * sizes['96x96']['exact']:.1f}% of {sizes['96x96']['images']} at 96x96, "
+    assert f"| test, by size | restored exactly: {told}" in text  # the smallest first
+    assert all(f" at {size}" in text for size in sizes)
+    assert "| images | 1 channel(s), 12x12 |" in good("models", made / "paper.safetensors").stdout
+
+
+def test_the_lists_of_restorers_agree():
+    """``unshift models`` and the table in the README once differed on what takes any size."""
+    listed = {row["name"]: f", {row['images']} | " for row in good_json("models")}
+    lines = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `")]
+    table = {line.split("`")[1]: line for line in lines if line.split("`")[1] in listed}
+    assert listed.keys() == table.keys()
+    assert [name for name, images in listed.items() if images not in table[name]] == []
+    assert {listed[name] for name in ("photos", "mnist-scene", "mitogenome")} == {
+        ", any size | ", ", scenes of any size | ", ", any length | ",
+    }  # fmt: skip
 
 
 def test_models_tells_what_a_chain_undoes(posed):

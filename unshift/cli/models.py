@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from unshift.cli.options import Json
-from unshift.cli.printing import file_size, image_size, percent, print_json, print_table
+from unshift.cli.printing import file_size, percent, print_json, print_table
 
 
 def models(
@@ -38,6 +38,7 @@ def models(
     for key, path in weights.pretrained().items():
         restorer = weights.load(key)
         about = {"undoes": restorer.coordinates.undoes, "trained_on": restorer.trained_on, **restorer.metadata}
+        about["images"] = weights.sizes_of(restorer)
         found.append({"name": key, "file": str(path), "bytes": path.stat().st_size, **about})
     if as_json:
         print_json(found)
@@ -46,7 +47,7 @@ def models(
         [
             row["name"],
             row.get("preset", "?"),
-            image_size(row["trained_on"].get("size", [])),
+            row["images"],
             file_size(row["bytes"]),
             *(percent(row[split]["exact"]) if split in row else "-" for split in ("validation", "test")),
             row.get("data", "?"),
@@ -54,5 +55,7 @@ def models(
         ]
         for row in found
     ]
-    print_table(["name", "preset", "size", "file", "validation", "test", "trained on", "undoes"], rows, right=(3, 4, 5))
+    print_table(
+        ["name", "preset", "images", "file", "validation", "test", "trained on", "undoes"], rows, right=(3, 4, 5)
+    )
     print("\nvalidation, test: share of unmoved images that are left exactly as they are")
