@@ -50,12 +50,18 @@ def test_floats_up_to_255_are_told_once(digits):
 
 def test_another_size_is_told(digits):
     (message,) = told(unshift.load("mnist-paper"), resize(digits, (64, 64)))
-    assert "it was trained on images of 32x32, and these are 64x64: it looks for objects as large" in message
+    assert "it was trained on images of 32x32, and one of these is 64x64: it looks for objects as large" in message
     assert told(unshift.load("mnist-paper"), resize(digits, (34, 34))) == []
     assert told(unshift.load("cifar10", pad=4), torch.rand(1, 3, 32, 32)) == []  # on its margin it has the size
     assert len(told(unshift.load("cifar10"), pad(torch.rand(1, 3, 400, 400), 56))) == 1
-    assert told(unshift.load("cifar10-seam"), torch.rand(1, 3, 48, 60)) == []  # lines take other sizes
-    assert len(told(unshift.load("cifar10-seam"), torch.rand(1, 3, 96, 96))) == 1
+    for other in ((48, 60), (16, 128)):  # lines take other sizes, from half to four times their own
+        assert told(unshift.load("cifar10-seam"), torch.rand(1, 3, *other)) == []
+    for other in ((15, 32), (32, 129)):
+        (message,) = told(unshift.load("cifar10-seam"), torch.rand(1, 3, *other))
+        assert f"and one of these is {other[0]}x{other[1]}: it looks for the seam" in message
+    mixed = [torch.rand(3, 40, 40), torch.rand(3, 140, 140)]
+    (message,) = told(unshift.load("cifar10-seam"), mixed)
+    assert "one of these is 140x140" in message
     assert told(unshift.load("mnist-scene"), pad(digits, 30)) == []  # scenes are of any size
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -179,6 +180,7 @@ def test_a_line_net_restores_photos_of_any_size_as_they_are():
     torch.manual_seed(0)
     net = unshift.ShiftEstimator.preset("seam", 3, (24, 24))
     model = Restorer(unshift.quantise(net, torch.rand(4, 3, 24, 24)))
+    model.trained_on["size"] = [24, 24]
     model.save("seam.safetensors")
     Path("in").mkdir()
     sizes = [(50, 35), (35, 50), (24, 24), (61, 47), (9, 100)]
@@ -187,8 +189,10 @@ def test_a_line_net_restores_photos_of_any_size_as_they_are():
         for name, down, right in (("still", 0, 0), ("moved", 7, 31)):
             array = photo.roll((down, right), (1, 2)).permute(1, 2, 0).numpy()
             Image.fromarray(array).save(f"in/{i}-{name}.png")
-    rows = good_json("restore", "in", "--restorer", "seam.safetensors", "--out", "out")
-    assert len(rows) == 10
+    result = good("restore", "in", "--restorer", "seam.safetensors", "--out", "out", "--json")
+    assert len(json.loads(result.stdout)) == 10
+    assert result.stderr.count("warning") == 1  # only of what is beyond half or four times the size
+    assert "it was trained on images of 24x24, and one of these is 9x100: it looks for the seam" in result.stderr
     for i, photo in enumerate(photos):
         still, moved = (np.asarray(Image.open(f"out/{i}-{name}.png")) for name in ("still", "moved"))
         assert still.shape == (*sizes[i], 3)
