@@ -114,7 +114,7 @@ def _warn_of_colours(images: Any) -> None:
         image = raw[row]
         if bool((image != image[:1]).any()):
             own, shown = times(image.shape[1:]), times(images[row].shape[1:])
-            scaled = "" if own == shown else f", scaled from {own} to {shown} as those were"
+            scaled = "" if own == shown else f", scaled from {own} to {shown}"
             warn(f"this restorer was trained on grey images, and {raw.name(row)} has colours: it sees its grey{scaled}")
             return
 
