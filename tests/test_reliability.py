@@ -14,6 +14,7 @@ from unshift.coordinates import KINDS, Pose
 from unshift.exact import Curve
 from unshift.exact.integers import bits_of
 from unshift.reliability import calibrate, curve_of, judge, reliability, separation
+from unshift.weights import model_card
 
 WHOLE = Curve.WHOLE
 HALVES = Curve([(WHOLE // 2, WHOLE // 4)])
@@ -64,7 +65,23 @@ def test_a_curve_of_overconfident_images_is_the_share_that_is_right():
 
 
 def test_too_few_images_make_no_curve():
-    assert curve_of(torch.rand(49, dtype=torch.float64), torch.ones(49).bool()) is None
+    assert curve_of(torch.rand(9, dtype=torch.float64), torch.ones(9).bool()) is None
+
+
+def test_a_few_images_that_are_all_right_are_trusted_however_low_their_confidence():
+    sure = torch.logspace(-3, -0.1, 31, dtype=torch.float64)
+    curve = curve_of(sure, torch.ones(31).bool())
+    assert float(curve(sure).min()) > 0.9
+    assert float(curve(sure.new_tensor([1e-5]))) < 0.1  # of what is lower still, nothing is known
+
+
+def test_a_restorer_with_too_few_images_to_calibrate_on_says_so():
+    restorer = untrained()
+    restorer.metadata["calibration"] = {"images": 400}  # of before
+    calibrate(restorer, lambda: [[blobs(9, 1, (8, 8))]])
+    assert restorer.curve is None
+    assert "calibration" not in restorer.metadata
+    assert "not calibrated" in model_card("x", restorer)
 
 
 # --- what confidences are worth -----------------------------------------------------------------------

@@ -21,14 +21,14 @@ from unshift.exact import Curve
 from unshift.restorer import Chain, Restorer
 from unshift.shifts import check_images
 
-__all__ = ["Judged", "Reliability", "calibrate", "curve_of", "judge", "reliability", "separation"]
+__all__ = ["FEWEST", "Judged", "Reliability", "calibrate", "curve_of", "judge", "reliability", "separation"]
 
 BINS = 15
 """Bins of equal width in which confidence and share are compared (Guo et al., 2017)."""
-KNOTS = 20
-"""Knots of a curve, at most: groups of equally many images."""
-FEWEST = 50
-"""Images behind each knot, at least: a share of fewer means little."""
+GROUPS = 20
+"""Groups of equally many images that a curve is made of, at most."""
+FEWEST = 10
+"""Images to calibrate on, at least; a group has half as many."""
 
 
 class Judged(NamedTuple):
@@ -126,32 +126,55 @@ def separation(own: Tensor, other: Tensor) -> float:
     return float(below + upto) / 2 / len(other)
 
 
+class _Block(NamedTuple):
+    """Neighbouring images that are as often right as each other."""
+
+    images: int
+    right: float
+    lowest: float
+    highest: float
+    ends: tuple[float, float]
+    """Between which confidences the curve is flat: of one group the mean, of several from the lowest to the highest."""
+
+    @property
+    def share(self) -> int:
+        """The share that is right, counted with one right and one wrong image more: never 0 or 1."""
+        return round(Curve.WHOLE * (self.right + 1) / (self.images + 2))
+
+    @property
+    def knots(self) -> list[tuple[int, int]]:
+        """Its two ends, a step apart because a curve rises; one knot where they are the same."""
+        first, last = (round(Curve.WHOLE * end) for end in self.ends)
+        return [(last, self.share)] if first == last else [(first, self.share - 1), (last, self.share)]
+
+    def rises_to(self, other: _Block) -> bool:
+        """Return whether a curve can go through both."""
+        return all(low < high for low, high in zip(self.knots[-1], other.knots[0], strict=True))
+
+    def joined(self, other: _Block) -> _Block:
+        """Return both as one."""
+        low, high = self.lowest, other.highest
+        return _Block(self.images + other.images, self.right + other.right, low, high, (low, high))
+
+
 def curve_of(confidence: Tensor, right: Tensor) -> Curve | None:
     """Return the rising curve from confidence to the share that is right; None of too few images to tell.
 
-    Images of neighbouring confidence are one knot, and knots that do not rise are put together (isotonic regression).
-    A share is counted with one right and one wrong image more, so that it is never 0 or 1.
+    Images of neighbouring confidence are one group, and groups whose shares do not rise are one block (isotonic
+    regression), so that a few images are told how often all of them are right.
     """
     if len(confidence) < FEWEST:
         return None
     order = confidence.argsort(stable=True)
-    groups = order.tensor_split(min(KNOTS, len(order) // FEWEST))
-    found: list[tuple[int, float, float]] = []  # images, their confidence and their right ones, added up
-    for group in groups:
-        new = len(group), float(confidence[group].sum()), float(right[group].double().sum())
-        while found and not _rises(found[-1], new):
-            new = tuple(map(sum, zip(found.pop(), new, strict=True)))  # type: ignore[assignment]
-        found.append(new)
-    return Curve([knot for knot in map(_knot, found) if 0 < knot[0] < Curve.WHOLE and 0 < knot[1] < Curve.WHOLE])
-
-
-def _knot(group: tuple[int, float, float]) -> tuple[int, int]:
-    count, sure, right = group
-    return round(Curve.WHOLE * sure / count), round(Curve.WHOLE * (right + 1) / (count + 2))
-
-
-def _rises(one: tuple[int, float, float], other: tuple[int, float, float]) -> bool:
-    return all(low < high for low, high in zip(_knot(one), _knot(other), strict=True))
+    blocks: list[_Block] = []
+    for group in order.tensor_split(min(GROUPS, 2 * len(order) // FEWEST)):
+        sure, mean = confidence[group], float(confidence[group].mean())
+        new = _Block(len(group), float(right[group].sum()), float(sure[0]), float(sure[-1]), (mean, mean))
+        while blocks and not blocks[-1].rises_to(new):
+            new = blocks.pop().joined(new)
+        blocks.append(new)
+    knots = itertools.chain.from_iterable(block.knots for block in blocks)
+    return Curve([knot for knot in knots if 0 < knot[0] < Curve.WHOLE])
 
 
 def calibrate(restorer: Restorer | Chain, batches: Callable[[], Iterable[Batch]]) -> Judged:
@@ -164,7 +187,8 @@ def calibrate(restorer: Restorer | Chain, batches: Callable[[], Iterable[Batch]]
         batches: Reads unmoved images that it was not trained on, from the first.
 
     Returns:
-        What it finds on these images, with the confidences as they now are. The metadata tell how far off they were.
+        What it finds on these images, with the confidences as they now are. The metadata tell how far off they were,
+        and nothing of a calibration where there were too few.
 
     Raises:
         ValueError: If it lets images pass.
@@ -182,5 +206,7 @@ def calibrate(restorer: Restorer | Chain, batches: Callable[[], Iterable[Batch]]
         stage.curve = curve_of(found.confidence, found.right)
     judged = judge(restorer, batches())
     worth = [reliability(one.confidence, one.right).ece for one in (raw, judged)]
-    restorer.metadata["calibration"] = {"images": len(judged.right), "ece_before": worth[0], "ece": worth[1]}
+    restorer.metadata.pop("calibration", None)
+    if all(stage.curve is not None for stage in stages):
+        restorer.metadata["calibration"] = {"images": len(judged.right), "ece_before": worth[0], "ece": worth[1]}
     return judged

@@ -206,7 +206,7 @@ def _restorer(run: Run, bits: int, progress: bool) -> Restorer:
         **run.settings,
         "epochs_run": run.epoch,
         "validation": rates.as_dict(),
-        "calibration": measured.metadata["calibration"],
+        **measured.metadata,  # its calibration
         "history": run.history,
         "versions": {"python": platform.python_version(), "torch": torch.__version__},
     }

@@ -263,6 +263,8 @@ def model_card(name: str, restorer: Restorer | Chain) -> str:
             f"| confidence | calibrated on {c['images']} images held out: expected calibration error "
             f"{c['ece_before']:.4f} before, {c['ece']:.4f} after |"
         )
+    else:
+        lines.append("| confidence | not calibrated: it ranks images, and is no probability |")
     recipe = {key: meta[key] for key in ("epochs", "batch_size", "learning_rate", "seed", "versions") if key in meta}
     lines += [f"| recipe | {json.dumps(recipe)} |", ""]
     return "\n".join(lines)

@@ -33,8 +33,8 @@ def calibrate(
 ) -> None:
     """Turn a restorer's confidence into a probability."""
     from unshift.data.reading import open_reader
+    from unshift.reliability import FEWEST, reliability
     from unshift.reliability import calibrate as make_probable
-    from unshift.reliability import reliability
     from unshift.weights import load
 
     if out.exists() and not force:
@@ -45,6 +45,8 @@ def calibrate(
     own = Remembered(model.trained_on.get("prints", []))
     reader = open_reader(found.images).through(own.look)
     judged = make_probable(model, lambda: reader.read(reader.rows(256)))
+    if "calibration" not in model.metadata:
+        raise ValueError(f"{found.name} has {len(judged.right)} image(s); it takes {FEWEST} or more to calibrate on")
     own.warn(restorer, "it is right about them more often than about others, so its confidence will be too high")
     model.save(out)
     if as_json:
