@@ -183,3 +183,11 @@ def test_compose_wants_one_entry_per_axis():
 def test_types_that_pytorch_does_not_gather(dtype):
     images = torch.arange(4).view(1, 1, 4).to(torch.float32).to(dtype)
     assert apply(images, torch.tensor([[1]])).to(torch.float32).flatten().tolist() == [3, 0, 1, 2]
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_the_order_in_memory_is_the_same_for_every_shift(batch):
+    """What follows may add up in that order: equal pixels in another would end in other sums."""
+    images = torch.rand(4, 5, 3, batch).permute(3, 2, 1, 0)
+    strides = {apply(images, torch.full((batch, 2), move)).stride() for move in range(4)}
+    assert len(strides) == 1

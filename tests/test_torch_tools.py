@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 import warnings
 
 import pytest
@@ -83,3 +84,48 @@ def test_the_compiler_takes_seconds_and_not_again_for_another_batch():
         assert torch.allclose(compiled(images[:count]), whole(images[:count]), atol=1e-6)
         taken.append(time.monotonic() - started)
     assert max(taken[1:]) < 2  # it was 23 s, after 39 s for the first
+
+
+def test_what_another_thread_compiles_does_not_concern_this_one():
+    images = torch.rand(2, 1, *SIZE)
+    wide = unshift.quantise(unshift.ShiftEstimator.preset("paper", 1, SIZE), images, bits=20, sum_bits=45)
+    restorer = unshift.Restorer(wide)
+    wanted, scores = restorer(images), wide(images)
+    begun, done = threading.Event(), threading.Event()
+
+    def wait(graph, _):
+        begun.set()
+        done.wait(60)
+        return graph
+
+    other = threading.Thread(target=lambda: torch.compile(lambda x: x + 1, backend=wait)(torch.rand(2)))
+    other.start()
+    try:
+        assert begun.wait(60)
+        assert torch.compiler.is_compiling()  # what PyTorch says here
+        assert torch.equal(restorer(images), wanted)
+        assert torch.equal(wide(images), scores)
+    finally:
+        done.set()
+        other.join()
+
+
+def test_compiled_ties_are_settled_by_what_is_undone():
+    restorer, grey, colours = make_restorer("paper", 1, SIZE), torch.zeros(2, 1, *SIZE), torch.rand(2, 3, *SIZE)
+    compiled = torch.compile(lambda x, of: restorer.undo(of, restorer.estimate(x, of=of)), backend="aot_eager")
+    moved = unshift.apply(colours, torch.tensor([[3, 4], [5, 6]]))
+    assert torch.equal(compiled(grey, moved), compiled(grey, colours))
+    assert torch.equal(compiled(grey, moved), restorer.undo(colours, restorer.estimate(grey, of=colours)))
+
+
+def test_several_positions_are_refused_in_a_graph():
+    class Several(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.restorer = make_restorer("paper", 1, SIZE)
+
+        def forward(self, images):
+            return self.restorer.estimate(images, top=2)[1].shift
+
+    with pytest.raises(Exception, match="without top"):
+        torch.export.export(Several(), (torch.rand(2, 1, *SIZE),), strict=False)

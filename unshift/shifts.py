@@ -131,7 +131,9 @@ def _rolled(images: Tensor, shift: list[list[int]]) -> Tensor:
     """Do what :func:`apply` does, image by image: without an index of every pixel, which costs more."""
     if images.shape[0] == 1:
         moves = {axis: move for axis, move in enumerate(shift[0], 2) if move}  # a roll by nothing is the slowest
-        return images.roll([*moves.values()], [*moves]) if moves else images.clone()
+        if not moves:  # in the order of memory that a roll has: what follows may add up in it
+            return images.clone(memory_format=torch.contiguous_format)
+        return images.roll([*moves.values()], [*moves])
     found = torch.empty_like(images, memory_format=torch.contiguous_format)
     for at, row in enumerate(shift):
         found[at : at + 1] = _rolled(images[at : at + 1], [row])

@@ -50,8 +50,8 @@ def refuse_recorders(images: Any) -> None:
 
 
 @torch.library.custom_op("unshift::estimate", mutates_args=())
-def _estimate(images: Tensor, number: int) -> list[Tensor]:
-    found = _estimators[number].estimate(images)
+def _estimate(images: Tensor, of: Tensor, number: int) -> list[Tensor]:
+    found = _estimators[number].estimate(images, of)
     zeros = images.new_zeros(len(images), dtype=torch.int64)
     turn = zeros if found.turn is None else found.turn
     angle = zeros.to(torch.float64) if found.angle is None else found.angle
@@ -59,13 +59,13 @@ def _estimate(images: Tensor, number: int) -> list[Tensor]:
 
 
 @_estimate.register_fake
-def _shapes(images: Tensor, number: int) -> list[Tensor]:
+def _shapes(images: Tensor, of: Tensor, number: int) -> list[Tensor]:
     kinds = (torch.int64, torch.float64, torch.float64, torch.bool)
     shift = images.new_empty((images.shape[0], images.ndim - 2), dtype=torch.int64)
     return [shift, *(images.new_empty((images.shape[0],), dtype=kind) for kind in kinds)]
 
 
-def compiled_estimate(images: Tensor, number: int, reads: frozenset[str], make: Callable[..., Any]) -> Any:
+def compiled_estimate(images: Tensor, of: Tensor, number: int, reads: frozenset[str], make: Callable[..., Any]) -> Any:
     """Return the estimate of a restorer that is :func:`register`-ed, as one operator of the graph being compiled."""
-    shift, turn, angle, confidence, tied = _estimate(images, number)
+    shift, turn, angle, confidence, tied = _estimate(images, of, number)
     return make(shift, turn if "turn" in reads else None, angle if "angle" in reads else None, confidence, tied)

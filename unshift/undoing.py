@@ -211,8 +211,10 @@ class Undoing(nn.Module):
             refuse_recorders(images)
         check_images(images)
         images, of = (images.detach(), of.detach()) if of.requires_grad or images.requires_grad else (images, of)
+        if traced and top is not None:
+            raise ValueError("torch.compile and torch.export take one position an image: call estimate without top")
         if traced and not torch.compiler.is_exporting():
-            return [self.doubted(compiled_estimate(images, self._number, self.coordinates.reads, Estimate))]
+            return [self.doubted(compiled_estimate(images, of, self._number, self.coordinates.reads, Estimate))]
         if traced:
             return [self.doubted(self._estimated(images, of))]
         ends = check_finite(images)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import threading
 
 import pytest
@@ -105,3 +106,31 @@ def test_nets_made_and_run_in_inference_mode():
         assert torch.equal(restorer(images), wanted)
         assert torch.equal(copy.deepcopy(restorer)(images), wanted)
     assert torch.equal(restorer(images), wanted)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))], ids=["copy", "pickle"])
+def test_a_copy_answers_with_its_own_weights_however_often_both_were_changed(copied):
+    """A copy's buffers count their changes anew, and may come back to the count of another content."""
+    net, images = make_restorer("paper", 1, (8, 8)).scorer, blobs(3, 1, (8, 8))
+    one = {name: buffer.clone() for name, buffer in net.state_dict().items()}
+    other = {name: buffer.flip(-1) if "weight" in name else buffer for name, buffer in one.items()}
+    wanted = copy.deepcopy(net)
+    wanted.load_state_dict(other)
+    net = copy.deepcopy(net)
+    for changes in range(4):
+        net.load_state_dict(one)
+        before = net(images)
+        twin = copied(net)
+        for _ in range(changes):
+            twin.load_state_dict(other)
+        assert torch.equal(twin(images), wanted(images) if changes else before)
+
+
+def test_an_export_after_other_weights_were_loaded_is_of_these():
+    restorer, images = copy.deepcopy(make_restorer("paper", 1, (8, 8))), blobs(3, 1, (8, 8))
+    torch.export.export(restorer, (images,))
+    state = {name: buffer.flip(-1) if "weight" in name else buffer for name, buffer in restorer.state_dict().items()}
+    state["scorer.pixel_scale_bits"] = bits_of(restorer.scorer.pixel_scale / 3)
+    restorer.load_state_dict(state)
+    program = torch.export.export(restorer, (images,))
+    assert torch.equal(program.module()(images), restorer(images))

@@ -37,7 +37,8 @@ class Group(TyperGroup):
             try:
                 with together():
                     result = super().invoke(ctx)
-                    sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's last moments
+                    if sys.stdout is not None:  # it is where the command was started without one
+                        sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's last moments
                     return result
             except (Exception, KeyboardInterrupt) as error:
                 raise typer.Exit(report(error, ctx.params["debug"])) from error

@@ -113,6 +113,11 @@ class IntegerFilter(nn.Module):
         self.largest, self.activation, self.groups = largest, activation, 1
         self._trials = Kept(self, set())
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Come back from a copy, whose buffers count their changes anew: with nothing kept."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._trials = Kept(self, set())
+
     @property
     def worst(self) -> float:
         """The largest that any sum can become."""

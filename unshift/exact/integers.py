@@ -103,6 +103,22 @@ class IntegerEstimator(nn.Module):
         self._scalars: Kept | None = None
         self._plans: dict[Any, Kept] = {}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Come back from a copy, whose buffers count their changes anew: with nothing kept."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._plans = {}
+        self._read_numbers()
+
+    def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
+        """Take the buffers of a file; its two real numbers are read now, since a graph made of this module cannot."""
+        super()._load_from_state_dict(*args, **options)
+        self._read_numbers()
+
+    def _read_numbers(self) -> None:
+        self._scalars = None
+        if not self.pixel_scale_bits.is_meta:
+            self._numbers()
+
     def _numbers(self) -> tuple[PixelScale, float]:
         """Return the pixel scale and the score unit, read off their buffers when these have changed."""
         kept = self._scalars

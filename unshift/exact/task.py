@@ -77,8 +77,14 @@ class Kernel(Protocol):
 
 
 def is_traced() -> bool:
-    """Tell whether a graph is being made: then nothing may depend on values, nor on this machine."""
-    return torch.compiler.is_compiling()
+    """Tell whether a graph is being made: then nothing may depend on values, nor on this machine.
+
+    By this thread: PyTorch's own flag is set in all of them. ``torch.compile`` reads this code and does not run it;
+    ``torch.export`` runs it under modes of its thread.
+    """
+    if not torch.compiler.is_compiling():
+        return False
+    return torch.compiler.is_dynamo_compiling() or torch._C._len_torch_dispatch_stack() > 0
 
 
 def float32_is_plain(device: torch.device) -> bool:
