@@ -42,6 +42,8 @@ def for_each_tied(tied: Tensor, steps: int, body: Callable[..., tuple[Tensor, ..
     if is_traced():
         from torch._higher_order_ops.while_loop import while_loop
 
+        if not torch.compiler.is_dynamo_compiling():  # what an export before this one compiled is of other sizes
+            torch._dynamo.reset_code_caches()
         return while_loop(more, advance, whole)[1:]
     while bool(more(*whole)):
         whole = advance(*whole)
