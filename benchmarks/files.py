@@ -27,7 +27,7 @@ SIZE = (375, 500)
 
 
 def files(quick: bool) -> Rows:
-    """JPEGs of 500x375, restored at their own size by `photos`, and beside that only decoded and encoded.
+    """JPEGs of 500x375, each shifted, restored at their own size by `photos`, and beside that only decoded and encoded.
 
     All with memory kept for reuse, as the command line keeps it (``unshift.cli.allocator``).
     """
@@ -47,7 +47,8 @@ def measure(count: int, different: int, repeats: int, threads: int) -> Rows:
         source, out = Path(place, "in"), Path(place, "out")
         source.mkdir()
         for number in range(different):
-            photograph(generator, *SIZE).save(source / f"{number}.jpg", quality=90)
+            moved = np.roll(photograph(generator, *SIZE), [*generator.integers(0, SIZE)], (0, 1))
+            Image.fromarray(moved).save(source / f"{number}.jpg", quality=90)
         for number in range(different, count):
             shutil.copy(source / f"{number % different}.jpg", source / f"{number}.jpg")
         out.mkdir()

@@ -186,8 +186,13 @@ def test_types_that_pytorch_does_not_gather(dtype):
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-def test_the_order_in_memory_is_the_same_for_every_shift(batch):
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (0, 3, 1, 2)])
+def test_the_order_in_memory_is_the_same_for_every_shift(batch, channels, order):
     """What follows may add up in that order: equal pixels in another would end in other sums."""
-    images = torch.rand(4, 5, 3, batch).permute(3, 2, 1, 0)
+    size = [0, 0, 0, 0]
+    for at, axis in enumerate(order):
+        size[axis] = (batch, channels, 5, 4)[at]
+    images = torch.rand(size).permute(order)
     strides = {apply(images, torch.full((batch, 2), move)).stride() for move in range(4)}
     assert len(strides) == 1

@@ -131,9 +131,14 @@ def _rolled(images: Tensor, shift: list[list[int]]) -> Tensor:
     """Do what :func:`apply` does, image by image: without an index of every pixel, which costs more."""
     if images.shape[0] == 1:
         moves = {axis: move for axis, move in enumerate(shift[0], 2) if move}  # a roll by nothing is the slowest
-        if not moves:  # in the order of memory that a roll has: what follows may add up in it
-            return images.clone(memory_format=torch.contiguous_format)
-        return images.roll([*moves.values()], [*moves])
+        # In one order of memory for every move, since what follows may add up in it: with the channels last, as in
+        # photos, or the usual one.
+        last = images.ndim == 4 and images.is_contiguous(memory_format=torch.channels_last)
+        if not moves:
+            return images.clone(memory_format=torch.channels_last if last else torch.contiguous_format)
+        if not last:
+            return images.roll([*moves.values()], [*moves])
+        return images.permute(0, 2, 3, 1).roll([*moves.values()], [axis - 1 for axis in moves]).permute(0, 3, 1, 2)
     found = torch.empty_like(images, memory_format=torch.contiguous_format)
     for at, row in enumerate(shift):
         found[at : at + 1] = _rolled(images[at : at + 1], [row])
