@@ -115,7 +115,7 @@ def imagenet(quick: bool) -> Rows:
 @functools.cache
 def _rates(quick: bool) -> dict[int, float]:
     """Photos a second of one process and of two, of one thread each, that decode what they train on."""
-    options = ("--epochs", 3, "--batch-size", 32, "--workers", 0, "--validation", 20)
+    options = ("--epochs", 6, "--batch-size", 32, "--workers", 0, "--validation", 20)
     with tempfile.TemporaryDirectory() as place:
         folder = photos(Path(place) / "photos", 200 if quick else 1000)
         return {count: fit(folder, *options, processes=count, threads=1)["rate"] for count in (1, 2)}
