@@ -148,14 +148,19 @@ def command(*args):
     return CliRunner().invoke(app, ["export", *map(str, args)], prog_name="unshift")
 
 
+def said(result) -> str:
+    """What was said on standard error, but for signs of life on a busy machine."""
+    return "".join(line for line in result.stderr.splitlines(keepends=True) if "at work" not in line)
+
+
 def test_the_command_writes_once(tmp_path, monkeypatch):
     monkeypatch.setattr(unshift.exporting, "as_onnx", lambda *_: b"a model")
     out = tmp_path / "digits.onnx"
     result = command("--restorer", "mnist", "--classifier", "lenet5-mnist", "--out", out)
-    assert (result.exit_code, result.stderr, out.read_bytes()) == (0, "", b"a model")
+    assert (result.exit_code, said(result), out.read_bytes()) == (0, "", b"a model")
     assert result.stdout.endswith("; takes images of 32x32, 1 channel(s)\n")
     again = command("--restorer", "mnist", "--out", out)
-    assert (again.exit_code, again.stderr) == (2, f"unshift: error: {out} exists; --force overwrites it\n")
+    assert (again.exit_code, said(again)) == (2, f"unshift: error: {out} exists; --force overwrites it\n")
 
 
 def test_the_command_names_the_size_that_it_chose(tmp_path, monkeypatch):
@@ -171,7 +176,7 @@ def test_the_command_names_the_size_that_it_chose(tmp_path, monkeypatch):
 def test_the_command(tmp_path):
     out = tmp_path / "digits.onnx"
     result = command("--restorer", "mnist", "--classifier", "lenet5-mnist", "--out", out, "--json")
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert (result.exit_code, said(result)) == (0, "")
     assert json.loads(result.stdout) == {
         "file": str(out),
         "bytes": out.stat().st_size,
