@@ -248,9 +248,6 @@ def _draw(result: Result) -> bytes:
     return plots.png(figure)
 
 
-_DIGITS = ("MNIST test, 32x32", "mnist", "lenet5-mnist")
-
-
 def _photos(name: str, title: str, restorer: str) -> Case:
     resnet = "resnet18-cifar10-autoattack"
     return Case(name, "cifar10", partial(_load, name, title, "cifar10", resnet, restorer, 500, 100))
