@@ -1,0 +1,430 @@
+"""The alternatives, on the same images under the same shifts.
+
+Claim: Among methods that leave the classifier as it is, a restorer keeps most of its accuracy at any shift. The table
+    marks where another method is better.
+Paper: no comparison.
+Cost: 1 min on MNIST; 3 min on CIFAR-10, most of it ResNet-18. ``python -m reproduction fetch rivals`` trains the rivals
+    that need it, once, in 50 min.
+
+A frozen LeNet-5 on digits, a frozen ResNet-18 that others trained on photos with and without a margin, and ResNet-20
+trained several times by one recipe. A new row is one function here and one line in ROWS.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import unshift
+from reproduction import classifiers, plots
+from reproduction.classifiers import Frozen, Recipe, frozen
+from reproduction.images import images_of, labelled
+from reproduction.records import Options, Result
+from reproduction.spatial_transformer import SpatialTransformer
+from reproduction.tables import Block, Picture, Row, Style, Table
+from reproduction.translation import FACTS, Memo, training_note
+from unshift import apply, undo
+from unshift.coordinates import draw_shifts
+from unshift.data import DataError, dataset, prepare, root, to_float
+from unshift.files import write_atomically
+from unshift.progress import tracked
+
+SCOPES: tuple[int | None, ...] = (0, 1, 4, 8, None)
+COLUMNS = ("unshifted", "up to 1", "up to 4", "up to 8", "any shift")
+SEED = 0
+Views = Callable[[Tensor], Iterator[Tensor]]
+"""From a batch of images to what the classifier sees of it, one batch for each view."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A classifier, its images, and the restorer before it."""
+
+    title: str
+    data: str
+    classifier: str
+    restorer: str
+    count: int
+    many: int
+    """Number of images for methods of 81 passes."""
+
+
+RESNET18, RESNET20 = "resnet18-cifar10-autoattack", "resnet20-cifar10"
+_PADDED, _PHOTOS = "CIFAR-10 test, padded to 40x40", "CIFAR-10 test, 32x32"
+SETTINGS = {
+    "mnist": Setting("MNIST test, 32x32", "mnist", "lenet5-mnist", "mnist", 10_000, 2000),
+    "cifar10-padded": Setting(_PADDED, "cifar10", RESNET18, "cifar10", 500, 100),
+    "cifar10-plain": Setting(_PHOTOS, "cifar10", RESNET18, "cifar10-seam", 500, 100),
+    "cifar10-trained": Setting(_PHOTOS, "cifar10", f"{RESNET20}-plain", "cifar10-seam", 10_000, 100),
+}
+
+
+class Contest:
+    """The images of a setting, and what methods need to know of it."""
+
+    def __init__(self, case: str, options: Options) -> None:
+        self.case, self.options, self.setting = case, options, SETTINGS[case]
+        self.restorer: Any = unshift.load(self.setting.restorer)
+        self.preparation = self.restorer.trained_on["preparation"]
+        self.images, self.labels = labelled(self.setting.data, options, self.preparation, self.setting.count)
+        self.frozen: Frozen = frozen(self.setting.classifier, options)
+        self.model = Memo(self.frozen.model)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """The mean of 10,000 training images."""
+        known = images_of(self.setting.data, self.options, "train").images[:10_000]
+        return to_float(prepare(known, self.preparation)).mean(0)
+
+
+def _as_it_is(images: Tensor) -> Iterator[Tensor]:
+    yield images
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A method: it shows views of each image to a classifier, and returns the mean of the predicted probabilities."""
+
+    name: str
+    model: Callable[[Tensor], Tensor]
+    views: Views = _as_it_is
+    passes: int = 1
+    parameters: int = 0
+    """Parameters that it adds to the classifier."""
+    labels: bool = False
+    """True if it learns from labels."""
+    retrained: bool = False
+    """True if the classifier itself is trained."""
+    training: dict[str, Any] = field(default_factory=dict)
+    count: int | None = None
+    """Number of images to measure on, if all would take too long."""
+    style: Style = "plain"
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the mean probabilities of a batch."""
+        total = torch.zeros(())
+        for view in self.views(images):
+            total = total + self.model(view).softmax(1)
+        return total / self.passes
+
+
+# --- The methods: from a contest to a rival -------------------------------------------------------------------------
+
+
+def nothing(contest: Contest) -> Rival:
+    """The bare classifier."""
+    return Rival("nothing", contest.model, style="bare")
+
+
+def restored(contest: Contest) -> Rival:
+    """Our restorer before the classifier."""
+    restorer, name = contest.restorer, contest.setting.restorer
+    network = unshift.ShiftEstimator(**restorer.scorer.describe()["network"])
+    parameters = sum(p.numel() for p in network.parameters())
+    views: Views = lambda x: iter([restorer(x)])  # noqa: E731
+    return Rival(f"unshift ({name})", contest.model, views, parameters=parameters, style="restored")
+
+
+def augmented(contest: Contest, reach: int) -> Rival:
+    """Test-time augmentation: the mean over all shifts of up to ``reach`` pixels along both axes."""
+    passes = (2 * reach + 1) ** 2
+    count = contest.setting.many if passes > 9 else None
+    name = f"test-time augmentation, {passes} shifts"
+    return Rival(name, contest.model, shifted_copies(reach), passes, count=count)
+
+
+def shifted_copies(reach: int) -> Views:
+    """Return all shifts of up to ``reach`` pixels along both axes."""
+
+    def views(images: Tensor) -> Iterator[Tensor]:
+        for shift in itertools.product(range(-reach, reach + 1), repeat=2):
+            yield torch.roll(images, shift, (2, 3))
+
+    return views
+
+
+def centre_of_mass(contest: Contest) -> Rival:
+    """Shift the circular centre of mass to that of the mean training image."""
+    return Rival("centre of mass", contest.model, centred(contest.mean))
+
+
+def centred(mean: Tensor) -> Views:
+    """Return images shifted by whole pixels so that their centre of mass is that of ``mean``."""
+
+    def centre(images: Tensor) -> Tensor:
+        mass = images.double().sum(1)
+        return torch.stack([-torch.fft.fft(mass.sum(3 - axis))[:, 1].angle() for axis in (1, 2)], 1)
+
+    def views(images: Tensor) -> Iterator[Tensor]:
+        size = torch.tensor(images.shape[2:])
+        yield undo(images, ((centre(images) - centre(mean[None])) * size / (2 * torch.pi)).round().long())
+
+    return views
+
+
+def correlation(contest: Contest, rule: Literal["phase", "cross"]) -> Rival:
+    """Shift to the highest correlation with the mean training image."""
+    return Rival(
+        f"{rule}{'-' if rule == 'cross' else ' '}correlation, mean image", contest.model, correlated(contest.mean, rule)
+    )
+
+
+def correlated(mean: Tensor, rule: Literal["phase", "cross"]) -> Views:
+    """Return images shifted to the highest cross-correlation, or phase correlation, with ``mean``."""
+    wanted = torch.fft.rfft2(mean.double())
+
+    def views(images: Tensor) -> Iterator[Tensor]:
+        product = (torch.fft.rfft2(images.double()) * wanted.conj()).sum(1)
+        if rule == "phase":
+            product = product / product.abs().clamp_min(1e-12)
+        size = images.shape[2:]
+        best = torch.fft.irfft2(product, s=tuple(size)).flatten(1).argmax(1)
+        yield undo(images, torch.stack([best // size[1], best % size[1]], 1))
+
+    return views
+
+
+TRANSFORMERS = {
+    "mnist": ("lenet5-mnist", Recipe("spatial transformer", "mnist", (("resize", [32, 32]),), epochs=4, scope=None)),
+    # Trained before a small network, and put before a large one, through which a step takes ten times as long.
+    "cifar10-padded": (
+        f"{RESNET20}-plain",
+        Recipe("spatial transformer", "cifar10", (("pad", 4),), 1, batch_size=64, learning_rate=0.001, scope=None),
+    ),
+}
+"""For each case, the classifier through which the transformer is trained, frozen, and the recipe."""
+
+
+def transformed(contest: Contest) -> Rival:
+    """A spatial transformer, trained with labels through a frozen classifier on images at any shift."""
+    case = contest.case
+    through, recipe = TRANSFORMERS[case]
+    transformer, path = new_transformer(case), transformer_path(case)
+    if not contest.options.quick:
+        if not path.exists():
+            raise DataError(f"{path} is missing; `python -m reproduction fetch transformer-{case}` trains it")
+        transformer.load_state_dict(load_file(path))
+    return Rival(
+        "spatial transformer, trained with labels",
+        nn.Sequential(transformer.eval(), contest.frozen.model),
+        parameters=sum(p.numel() for p in transformer.parameters()),
+        labels=True,
+        training={} if contest.options.quick else {**asdict(recipe), "through": through},
+    )
+
+
+def transformer_path(case: str) -> Any:
+    """Return where a trained spatial transformer is kept."""
+    return root() / "rivals" / f"transformer-{case}.safetensors"
+
+
+def new_transformer(case: str) -> SpatialTransformer:
+    """Return an untrained spatial transformer for the images of a case."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return SpatialTransformer(*((1, 32) if case == "mnist" else (3, 40)))
+
+
+def make_transformer(case: str, *, progress: bool = True) -> None:
+    """Train a spatial transformer on all training images, and save it; a killed run goes on."""
+    through, recipe = TRANSFORMERS[case]
+    transformer, path = new_transformer(case).train(), transformer_path(case)
+    train_set = dataset(recipe.data, "train")
+    assert train_set.labels is not None
+    model: Any = classifiers.load(through).requires_grad_(False)
+    model = model.to(memory_format=torch.channels_last)
+
+    def loss_of(network: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(model(network(images)), labels)
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint = path.with_suffix(".checkpoint")
+    images = prepare(train_set.images, dict(recipe.preparation))
+    settings: Any = {"loss_of": loss_of, "checkpoint": checkpoint, "progress": progress}
+    classifiers.train(transformer, images, train_set.labels, recipe, **settings)
+    write_atomically(path, to_bytes({key: tensor.contiguous() for key, tensor in transformer.state_dict().items()}))
+    checkpoint.unlink(missing_ok=True)
+
+
+def retrained(contest: Contest, name: str, classifier: str) -> Rival:
+    """A classifier that was trained to be robust to shifts."""
+    other = frozen(classifier, contest.options)
+    about = {key: value for key, value in other.about.items() if key in FACTS}
+    return Rival(name, Memo(other.model), labels=True, retrained=True, training=about)
+
+
+_FROZEN = [
+    nothing,
+    restored,
+    partial(augmented, reach=1),
+    partial(augmented, reach=4),
+    centre_of_mass,
+    partial(correlation, rule="phase"),
+    partial(correlation, rule="cross"),
+]
+ROWS: dict[str, list[Callable[[Contest], Rival]]] = {
+    "mnist": [
+        *_FROZEN,
+        transformed,
+        partial(retrained, name="trained with any shift", classifier="lenet5-mnist-shifts"),
+    ],
+    "cifar10-padded": [*_FROZEN, transformed],
+    "cifar10-plain": _FROZEN,
+    "cifar10-trained": [
+        nothing,
+        restored,
+        partial(retrained, name="trained with any shift", classifier=f"{RESNET20}-shifts"),
+        partial(retrained, name="adaptive polyphase sampling", classifier=f"{RESNET20}-polyphase"),
+        partial(retrained, name="anti-aliasing (BlurPool)", classifier=f"{RESNET20}-blurred"),
+    ],
+}
+"""The rows of each table, in order."""
+CASES = {
+    "mnist": ("mnist", "lenet5-mnist", "lenet5-mnist-shifts", "transformer-mnist"),
+    "cifar10-padded": ("cifar10", RESNET18, "transformer-cifar10-padded"),
+    "cifar10-plain": ("cifar10", RESNET18),
+    "cifar10-trained": ("cifar10", *(f"{RESNET20}-{kind}" for kind in ("plain", "shifts", "polyphase", "blurred"))),
+}
+
+
+# --- Measurement ----------------------------------------------------------------------------------------------------
+
+
+def measure(case: str, options: Options) -> Result:
+    """Return the accuracies of each method at all scopes, in percent, and its cost."""
+    contest = Contest(case, options)
+    images, size = contest.images, (contest.images.shape[2], contest.images.shape[3])
+    shifted = [
+        apply(images, draw_shifts(size, len(images), scope, torch.Generator().manual_seed(SEED))) for scope in SCOPES
+    ]
+    return {
+        "data": contest.setting.title,
+        "images": len(images),
+        "seed": SEED,
+        "classifier": contest.frozen.title,
+        "training": {key: value for key, value in contest.frozen.about.items() if key in FACTS},
+        "rivals": [_entry(make(contest), shifted, contest) for make in ROWS[case]],
+    }
+
+
+def _entry(rival: Rival, shifted: list[Tensor], contest: Contest) -> Result:
+    count = min(rival.count or len(contest.images), len(contest.images))
+    probabilities = []
+    for images in tracked(shifted, rival.name, "scopes", contest.options.progress):
+        probabilities.append(torch.cat([rival(batch) for batch in images[:count].split(100)]))
+    verdicts = torch.stack([each.argmax(1) for each in probabilities])
+    bits = torch.stack([(each == probabilities[0]).all(1) for each in probabilities])
+    facts = ("name", "style", "passes", "parameters", "labels", "retrained", "training")
+    return {
+        **{key: getattr(rival, key) for key in facts},
+        "images": count,
+        "accuracy": [100 * float((each == contest.labels[:count]).double().mean()) for each in verdicts],
+        "consistent": 100 * float((verdicts == verdicts[0]).all(0).double().mean()),
+        "same_bits": 100 * float(bits.all(0).double().mean()),
+        "milliseconds": _milliseconds(rival, contest.images),
+    }
+
+
+@torch.no_grad()
+def _milliseconds(rival: Rival, images: Tensor, repeats: int = 5) -> float:
+    """Return the least time for an image of a batch of 50: its views, and the passes through the classifier."""
+    batch = images[:50]
+    model: Any = rival.model.model if isinstance(rival.model, Memo) else rival.model
+    least = []
+    for task in (lambda: list(rival.views(batch)), lambda: model(batch.contiguous(memory_format=torch.channels_last))):
+        times = []
+        for _ in range(repeats):
+            begun = time.perf_counter()
+            task()
+            times.append(time.perf_counter() - begun)
+        least.append(min(times))
+    return 1000 * (least[0] + rival.passes * least[1]) / len(batch)
+
+
+# --- Tables ---------------------------------------------------------------------------------------------------------
+
+
+def tables(results: dict[str, Any], case: str) -> list[Block]:
+    """Return the table, and accuracy against time."""
+    result = results[case]
+    entries = result["rivals"]
+    columns = [*COLUMNS, "consistent", "same bits", "ms/image", "passes", "parameters added", "labels", "retrained"]
+    rated = [_rated(entry) for entry in entries]
+    whole = [entry for entry in entries if entry["images"] == result["images"]]
+    best = [max(column) for column in zip(*(_rated(entry) for entry in whole), strict=True)]
+    rows = []
+    for entry, values in zip(entries, rated, strict=True):
+        few = "" if entry in whole else f" (n = {entry['images']:,})"
+        forms = ["{:.2f}*" if value == top and not few else "{:.2f}" for value, top in zip(values, best, strict=True)]
+        flags = ["yes" if entry[key] else "no" for key in ("labels", "retrained")]
+        cells = [*entry["accuracy"], entry["consistent"], entry["same_bits"], entry["milliseconds"]]
+        cells += [f"{entry['passes']}", f"{entry['parameters']:,}", *flags]
+        rows.append(Row(entry["name"] + few, cells, entry["style"], [*forms, *["{}"] * 4]))
+    notes = [
+        f"{result['classifier']}: accuracy in %, {result['data']}, n = {result['images']:,}, the same images for all, "
+        f"each shifted circularly by its own random shift, seed {result['seed']}. *: best of its column, without rows "
+        "of fewer images. Consistent: images with the same prediction in all five columns; same bits: with the same "
+        "probabilities, bit for bit. Parameters: added to the classifier.",
+        _better(whole),
+        training_note(result),
+        *(_training(entry) for entry in entries if entry.get("training")),
+    ]
+    alt = f"Accuracy at any shift against the time per image, {result['data']}"
+    picture = Picture(f"rivals-{case}", alt, lambda: _draw(result))
+    return [Table("", columns, rows, [note for note in notes if note]), picture]
+
+
+def _training(entry: dict[str, Any]) -> str:
+    about, name = entry["training"], str(entry["name"])
+    if "through" not in about:
+        return training_note(entry, name[0].upper() + name[1:])
+    images = f"{about['images']:,} images" if "images" in about else f"all training images of {about['data']}"
+    return (
+        f"Spatial transformer: {about['epochs']:g} epochs on {images} at any shift, through a frozen "
+        f"`{about['through']}`, seed {about['seed']}."
+    )
+
+
+def _rated(entry: dict[str, Any]) -> list[float]:
+    """Return the numbers that are compared; more is better."""
+    return [*entry["accuracy"], entry["consistent"], entry["same_bits"], -entry["milliseconds"]]
+
+
+def _better(entries: list[dict[str, Any]]) -> str:
+    """Return which methods are better than unshift, and in which columns."""
+    ours = next(entry for entry in entries if entry["style"] == "restored")
+    names = [*COLUMNS, "consistent", "same bits", "time"]
+    won = []
+    for entry in entries:
+        better = zip(names, _rated(entry), _rated(ours), strict=True)
+        if columns := [name for name, theirs, our in better if theirs > our]:
+            won.append(f"{'no restorer' if entry['style'] == 'bare' else entry['name']} ({', '.join(columns)})")
+    return f"Better than {ours['name']}: {'; '.join(won) or 'none'}."
+
+
+def _draw(result: Result) -> bytes:
+    figure, axes = plots.axes(7.2, 4.2)
+    colours = {"bare": plots.BARE, "restored": plots.RESTORED}
+    for entry in result["rivals"]:
+        x, y, colour = entry["milliseconds"], entry["accuracy"][-1], colours.get(entry["style"], "#6b7280")
+        axes.plot(x, y, "o", color=colour, ms=8 if entry["style"] == "restored" else 6)
+        far = entry["passes"] > 9  # near the right edge: put the name on the left
+        place: Any = {"xytext": (-7, -12), "ha": "right"} if far else {"xytext": (6, 4)}
+        axes.annotate(entry["name"], (x, y), **place, textcoords="offset points", fontsize=8, color=colour)
+    axes.set_xscale("log")
+    axes.margins(x=0.25, y=0.12)
+    axes.set_xlabel("ms per image, classifier included")
+    axes.set_ylabel("accuracy at any shift (%)")
+    axes.set_title(f"{result['classifier']}, {result['data']}, n = {result['images']:,}", fontsize=10, loc="left")
+    return plots.png(figure)
