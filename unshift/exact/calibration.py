@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unshift.estimator import ShiftEstimator, as_float, check_input
+from unshift.exact.inference import Layer, line_means, line_sums
 from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator, bits_of
-from unshift.exact.task import float32_is_plain
-from unshift.ragged import Images, batches
+from unshift.inputs import Images, batches
+from unshift.network import ShiftEstimator, as_float, check_input
 
 __all__ = ["quantise"]
 
@@ -61,10 +61,13 @@ def quantise(estimator: ShiftEstimator, images: Images, *, bits: int = 10, sum_b
         lines: Any = enumerate(zip(net.lines, estimator.lines, strict=True))
         ends = [(line[-1], floats[-1], calibrate.line(axis, line, floats, unit)) for axis, (line, floats) in lines]
     # All axes' scores are added, so their last layers share one scale: the coarsest.
-    scale = min(float(_fill(layer, floating.effective(), unit, sum_bits)) for layer, floating, unit in ends)
+    scale = min(
+        float(_fill(layer, (floating.kernel(), floating.bias), unit, sum_bits)) for layer, floating, unit in ends
+    )
     for layer, floating, unit in ends:
-        _fill(layer, floating.effective(), unit, sum_bits, scale)
+        _fill(layer, (floating.kernel(), floating.bias), unit, sum_bits, scale)
     net.score_unit_bits.copy_(bits_of(1 / scale))
+    net.read_numbers()
     return net
 
 
@@ -73,9 +76,8 @@ class _Calibration:
 
     def __init__(self, net: IntegerEstimator, images: list[Tensor], sum_bits: int) -> None:
         self.net, self.sum_bits = net, sum_bits
-        self.plain = float32_is_plain(images[0].device)
         self.size = tuple(images[0].shape[2:])
-        widest = math.prod(net.across) * net.widest
+        widest = math.prod(net.across) * max(max(layer.weight.shape[:2]) for layer in net.local)  # type: ignore[index]
         room = [max(1, BLOCK // (math.prod(part.shape[2:]) * widest)) for part in images]
         self.blocks = [block for part, count in zip(images, room, strict=True) for block in part.split(count)]
 
@@ -91,41 +93,35 @@ class _Calibration:
 
     def _through(self, layers: Iterable[Any], values: Tensor) -> Tensor:
         for layer in layers:
-            values = layer.ready(values.shape[2:], plain=self.plain)(values)
+            values = Layer(layer, values.shape[2:], set())(values)
         return values
 
     def after_local(self, count: int) -> Iterator[Tensor]:
         """Yield the images, part by part, as they are after ``count`` local layers."""
         for part in self.blocks:
-            yield self._through(list(self.net.local)[:count], self.net.unfold(self.net.pixels(part)))
+            yield self._through(list(self.net.local)[:count], self.net.split_channels(self.net.pixels(part)))
 
     def layers(self, layers: Any, floats: Any, unit: Tensor, inputs: Callable[[int], Iterable[Tensor]]) -> Tensor:
         """Fill all layers that have a divisor; return the units of what reaches the layer after them."""
         for at, (layer, floating) in enumerate(zip(layers, floats, strict=True)):
             if layer.divisor is None:
                 break
-            scale = _fill(layer, floating.effective(), unit, self.sum_bits)
-            if layers is self.net.local and len(self.net.lines) and layer.activation == "abs":
-                # Contrasts are many, and their maps are as large as the image, so all that is done to them costs time.
-                # By the most that a sum can be, none needs to be clamped, and a power of two divides as it is summed.
-                layer.divisor.fill_(2**self.sum_bits // (self.net.largest + 1))
-            else:
-                sums = (layer.ready(values.shape[2:], plain=self.plain).sums(values) for values in inputs(at))
-                tops = [_top(found, layer.activation) for found in sums]
-                layer.divisor.copy_(_divisor(torch.stack(tops).amax(0), self.net.largest))
+            scale = _fill(layer, (floating.kernel(), floating.bias), unit, self.sum_bits)
+            sums = (Layer(layer, values.shape[2:], set()).sums(values) for values in inputs(at))
+            tops = [_top(part, layer.activation) for part in sums]
+            layer.divisor.copy_(_divisor(torch.stack(tops).amax(0), self.net.largest))
             unit = layer.divisor.cpu() / scale
         return unit
 
     def line(self, axis: int, layers: Any, floats: Any, unit: Tensor) -> Tensor:
         """Fill the 1-D layers along ``axis``; return the units of what reaches the last."""
         net, size = self.net, self.size
-        over = net.others(axis)
-        rule = net.line_rule(axis, size)
-        sums = torch.cat([rule.sums(values, over) for values in self.after_local(len(net.local))])
+        count = math.prod(net.across) * math.prod(size) // size[axis]
+        others = net.other_axes(axis)
+        sums = torch.cat([line_sums(x, others, net.largest * count) for x in self.after_local(len(net.local))])
         divisor = _divisor(_top(sums, "none"), net.largest)
         net.get_buffer(f"mean_divisor_{axis}").copy_(divisor)
-        means = net.line_rule(axis, size).means(sums, net.largest)  # small: one line an image
-        count = math.prod(net.across) * math.prod(size) // size[axis]
+        means = line_means(sums, net.line_ratio(axis, size), net.largest)  # small: one line per image
         inputs = lambda count: [self._through(list(layers)[:count], means)]  # noqa: E731
         return self.layers(layers, floats, unit * divisor.cpu() / count, inputs)
 

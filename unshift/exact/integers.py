@@ -1,61 +1,97 @@
-"""IntegerEstimator: the trained network in integers, equivariant to the last bit.
+"""The network in integers, as one would write it on a board: the reference, and the definition of every score.
 
-State is integer buffers only, which ``.half()`` leaves alone. What can be computed from them once (casts, spectra,
-matrices) is kept beside them until they change.
+1. Quantise pixels, each by itself: ``values = clamp(round(scale * pixels), -L, L)``.
+2. Correlate circularly: ``sums[k, M] = bias[k] + sum_{r, j} weight[k, r, j] * values[r, M + j - taps // 2]``.
+3. Activate, divide, round down and clamp, each by itself: ``values = clamp(act(sums) // divisor[k], -L, L)``.
+4. A network of lines sums its local features over all axes but one, divides likewise, and repeats 2 and 3 along that
+   axis. The scores of a position are the sum of one term per axis.
+5. The last layer has no step 3: its sums are the scores.
+
+Steps 1 and 3 treat every pixel alike: IEEE multiplication, division and rounding do not depend on the position in
+memory. Steps 2 and 4 sum integers over positions relative to ``M``, or over whole axes, and a sum of integers does not
+depend on its order. So a circular shift of the image shifts every intermediate result, and the scores, by the same
+amount, to the last bit. ``bits`` and ``sum_bits`` of :func:`unshift.quantise` keep all sums far below 2^63.
+
+:meth:`IntegerEstimator.reference` is this text in int64. :meth:`IntegerEstimator.forward` returns the same integers,
+computed faster by :mod:`unshift.exact.inference`; the kernels it uses prove that they are equal. The state is integer
+buffers only, which ``.half()`` leaves alone.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import functools
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from unshift.estimator import ShiftEstimator, check_input
-from unshift.exact.direct import between
-from unshift.exact.filters import IntegerFilter, Kept, PixelScale, Ready
-from unshift.exact.lines import LineRule, score_map
-from unshift.exact.task import float32_is_plain, float32_is_set_plain, is_traced
+from unshift.exact import inference
+from unshift.exact.cache import Cache
+from unshift.exact.runtime import in_graphs
+from unshift.exact.scores import Scorer, Scores
+from unshift.network import ACTIVATIONS, ShiftEstimator, add_lines, as_float, check_input
 
-__all__ = ["LARGEST_SCALE", "IntegerEstimator"]
-
-BLOCK = 2**22
-"""Bytes of maps to work on at a time, for each thread: what a core's cache holds. ``benchmarks/run.py blocks``."""
-
-STRIPS = 2.0
-"""How many times more strips may cost than the whole image at once: they need less memory."""
+__all__ = ["LARGEST_SCALE", "IntegerEstimator", "IntegerFilter", "correlate"]
 
 LARGEST_SCALE = 2.0**100
-"""Pixels that ``torch.set_flush_denormal`` may take for 0, below 2^-126, are 0 as integers at scales up to this."""
+"""Largest pixel scale of :func:`unshift.quantise`. At scales up to this one, pixels below 2^-126 become 0, whether or
+not ``torch.set_flush_denormal`` replaces them by 0 first."""
 
 
-class Line(NamedTuple):
-    """The 1-D layers along axes of one length, side by side, and the sums that they get."""
+def correlate(values: Tensor, weight: Tensor) -> Tensor:
+    """Correlate int64 images ``(batch, in, *spatial)`` with int64 filters ``(out, in, *kernel)``, circularly.
 
-    over: list[list[int]]
-    """for each of these axes, the others of the features, which are summed over"""
-    rule: LineRule
-    layers: list[Ready]
-
-
-class Plan(NamedTuple):
-    """What the whole network needs at one size."""
-
-    pixels: PixelScale
-    local: list[Ready]
-    strips: list[Ready] | None
-    """for strips of the image; None where strips would cost more than the whole"""
-    lines: list[Line]
-    share: float | None
-    """of a core's cache, what one image takes; None: of a graph, which takes all images at once"""
+    >>> correlate(torch.tensor([[[1, 0, 0, 0]]]), torch.tensor([[[2, 3, 5]]])).tolist()
+    [[[3, 2, 0, 5]]]
+    """
+    kernel, axes = weight.shape[2:], tuple(range(2, values.ndim))
+    sums = torch.zeros(len(values), len(weight), *values.shape[2:], dtype=torch.int64, device=values.device)
+    taps = itertools.product(*[range(k) for k in kernel])
+    for tap, row in zip(taps, weight.flatten(2).unbind(2), strict=True):
+        ahead = values.roll([k // 2 - j for j, k in zip(tap, kernel, strict=True)], axes)  # values[M + j - k // 2]
+        sums += torch.einsum("bi...,oi->bo...", ahead, row)
+    return sums
 
 
-class IntegerEstimator(nn.Module):
+class IntegerFilter(nn.Module):
+    """One layer: a circular filter of integers. All but the last layer then activate, divide and clamp.
+
+    Args:
+        shape: ``(out, in, *kernel)``.
+        largest: The largest absolute value of its inputs and outputs, ``L``.
+        activation: ``"relu"``, ``"abs"`` or ``"none"``.
+        last: Whether it is the last layer, which has no divisor.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    divisor: Tensor | None
+
+    def __init__(self, shape: Sequence[int], largest: int, activation: str, last: bool) -> None:
+        super().__init__()
+        self.register_buffer("weight", torch.zeros(*shape, dtype=torch.int64))
+        self.register_buffer("bias", torch.zeros(shape[0], dtype=torch.int64))
+        self.register_buffer("divisor", None if last else torch.ones(shape[0], dtype=torch.int64))
+        self.largest, self.activation = largest, activation
+
+    @property
+    def worst(self) -> float:
+        """The largest absolute value that any sum can reach."""
+        return float((self.largest * self.weight.double().abs().flatten(1).sum(1) + self.bias.double().abs()).max())
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Map int64 ``(batch, in, *spatial)`` to int64 ``(batch, out, *spatial)``, by the definition."""
+        per_channel = (-1, *[1] * (values.ndim - 2))
+        sums = correlate(values, self.weight) + self.bias.view(per_channel)
+        if self.divisor is None:
+            return sums
+        return (ACTIVATIONS[self.activation](sums) // self.divisor.view(per_channel)).clamp(-self.largest, self.largest)
+
+
+class IntegerEstimator(Scorer):
     """A :class:`ShiftEstimator` in integers: images in, int64 scores out.
 
     Made by :func:`unshift.quantise`; rebuilt from ``IntegerEstimator(**net.describe())`` and a ``state_dict``.
@@ -63,10 +99,13 @@ class IntegerEstimator(nn.Module):
     Args:
         network: The float estimator's :meth:`~ShiftEstimator.describe`.
         bits: Width of the activations.
-        size: The size of features whose line sums were calibrated. Nets of dense filters take their own size only,
-            all others any.
+        size: The size of the images on which line sums were calibrated. (A network of dense filters accepts only its
+            own size; all others accept any.)
     """
 
+    in_channels: int
+    axes: int
+    largest: int
     pixel_scale_bits: Tensor
     score_unit_bits: Tensor
 
@@ -74,7 +113,7 @@ class IntegerEstimator(nn.Module):
         super().__init__()
         if type(bits) is not int or not 2 <= bits <= 47:
             raise ValueError(f"bits must be a whole number from 2 to 47, got {bits!r}")
-        with torch.device("meta"):  # only its shapes are wanted: no memory, and no random numbers drawn
+        with torch.device("meta"):  # only shapes are needed: allocate no memory, draw no random numbers
             floating = ShiftEstimator(**network)
         self.in_channels, self.axes, self.size = floating.in_channels, floating.axes, floating.size
         self.across = floating.across
@@ -85,201 +124,133 @@ class IntegerEstimator(nn.Module):
         def stack(layers: Any, scores: bool) -> nn.ModuleList:
             last = len(layers) - 1 if scores else None
             return nn.ModuleList(
-                IntegerFilter(layer.filter.weight.shape, self.largest, network["activation"], last=k == last)
+                IntegerFilter(layer.weight.shape, self.largest, network["activation"], last=k == last)
                 for k, layer in enumerate(layers)
             )
 
         self.local = stack(floating.local, scores=not len(floating.lines))
         self.lines = nn.ModuleList(stack(line, scores=True) for line in floating.lines)
-        for axis in range(len(self.lines)):
+        self.line_axes = len(self.lines)
+        for axis in range(self.line_axes):
             ones = torch.ones(network["channels"][-1], dtype=torch.int64)
             self.register_buffer(f"mean_divisor_{axis}", ones)
-        # The two real numbers of the net, kept as the bits of a float64: integers again.
+        # The two real numbers of the network, stored as the bits of a float64: integers again.
         self.register_buffer("pixel_scale_bits", bits_of(1.0))
         self.register_buffer("score_unit_bits", bits_of(1.0))
-        shapes = [tuple(layer.weight.shape) for layer in self.local]  # type: ignore[arg-type]
-        self.widest, self.line_axes = max(max(shape[:2]) for shape in shapes), len(self.lines)
-        self._before, self._after = sum(shape[2] // 2 for shape in shapes), sum((shape[2] - 1) // 2 for shape in shapes)
-        self._scalars: Kept | None = None
-        self._plans: dict[Any, Kept] = {}
+        self._last_numbers = 1.0, 1.0, 0.0
+        self.cache = Cache()
+        self.register_load_state_dict_post_hook(_read_numbers)  # type: ignore[no-untyped-call]
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Come back from a copy, whose buffers count their changes anew: with nothing kept."""
-        super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self._plans = {}
-        self._read_numbers()
+    # --- the definition -------------------------------------------------------------------------------------------
 
-    def _load_from_state_dict(self, *args: Any, **options: Any) -> None:
-        """Take the buffers of a file; its two real numbers are read now, since a graph made of this module cannot."""
-        super()._load_from_state_dict(*args, **options)
-        self._read_numbers()
+    @torch.no_grad()
+    def reference(self, images: Tensor) -> Tensor:
+        """Return the scores ``(batch, *spatial)`` by the definition, in int64 and slowly."""
+        check_input(images, self.in_channels, self.axes, self.size)
+        values = self.split_channels(self.pixels(images).to(torch.int64))
+        for layer in self.local:
+            values = layer(values)
+        if not self.line_axes:
+            return values[:, 0]
+        terms = []
+        for axis, line in enumerate(self.lines):
+            times, divisor = self.line_ratio(axis, tuple(images.shape[2:]))
+            others = self.other_axes(axis)
+            sums = values.sum(others) if others else values
+            term = (sums * times // divisor[:, None]).clamp(-self.largest, self.largest)
+            for layer in line:  # type: ignore[attr-defined]
+                term = layer(term)
+            terms.append(term[:, 0])
+        return add_lines(terms)
 
-    def _read_numbers(self) -> None:
-        self._scalars = None
-        if not self.pixel_scale_bits.is_meta:
-            self._numbers()
+    def pixels(self, images: Tensor) -> Tensor:
+        """Quantise pixels, each by itself. Return integers in float32."""
+        return (as_float(images) * self.pixel_scale).round_().clamp_(-self.largest, self.largest)
 
-    def _numbers(self) -> tuple[PixelScale, float]:
-        """Return the pixel scale and the score unit, read off their buffers when these have changed."""
-        kept = self._scalars
-        if kept is None or not (is_traced() or kept.holds):  # a graph being made shows no values
-            buffers = (self.pixel_scale_bits, self.score_unit_bits)
-            scale, unit = (float(bits.cpu().view(torch.float64)) for bits in buffers)
-            kept = self._scalars = Kept(self, (PixelScale(scale, self.largest), unit))
-        found: tuple[PixelScale, float] = kept.value
-        return found
+    def split_channels(self, images: Tensor) -> Tensor:
+        """Turn the axes across, which came as channels, into the first spatial axes: what the local layers see."""
+        return images.unflatten(1, (-1, *self.across)) if self.across else images
+
+    def other_axes(self, axis: int) -> list[int]:
+        """Return all axes of the features but the one that belongs to ``axis`` of the scores."""
+        first = 2 + len(self.across)
+        return [other for other in range(2, first + self.axes) if other != first + axis]
+
+    def line_ratio(self, axis: int, size: tuple[int, ...]) -> tuple[int, Tensor]:
+        """Return the factor and the divisor of the line sums of ``axis`` for images of ``size``.
+
+        At the calibrated size, divide by the buffer ``mean_divisor``. Where a line sums ``c`` pixels instead of the
+        calibrated ``c0``, its sums are ``c / c0`` times as large, so they are multiplied by ``c0`` and divided by ``c``
+        times that divisor.
+
+        Raises:
+            ValueError: If sums of 52 bits or more could occur, which float64 kernels cannot divide exactly.
+        """
+        divisor, times = self.get_buffer(f"mean_divisor_{axis}"), 1
+        count = math.prod(size) // size[axis]
+        if self.calibrated is not None and size != self.calibrated:
+            wanted = math.prod(self.calibrated) // self.calibrated[axis]
+            common = math.gcd(wanted, count)
+            times, divisor = wanted // common, divisor * (count // common)
+        if self.largest * math.prod(self.across) * count * times >= 2**52:
+            raise ValueError(f"images of size {size} are too large for a network calibrated at {self.calibrated}")
+        return times, divisor
+
+    # --- the interface of a scorer --------------------------------------------------------------------------------
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the scores ``(batch, *spatial)``, int64: those of :meth:`reference`."""
+        terms = inference.run(self, images)
+        return add_lines(terms) if self.line_axes else terms[0]
+
+    @torch.no_grad()
+    def scores(self, canvas: Tensor) -> Scores:
+        """See :class:`Scorer`. The scores of a network with lines along several axes are separable."""
+        if self.line_axes < 2 or canvas.shape[1] > 1:
+            return super().scores(canvas)
+        return Scores(inference.run(self, canvas[:, 0]), (1, *canvas.shape[3:]))
 
     @property
     def pixel_scale(self) -> float:
-        """What pixels are multiplied by before they are rounded."""
-        return self._numbers()[0].scale
+        """The factor that pixels are multiplied by before they are rounded."""
+        return self.read_numbers()[0]
 
     @property
-    def score_unit(self) -> float:
-        """How much one integer step of the scores is worth as a logit (nats)."""
-        return self._numbers()[1]
+    def largest_pixel(self) -> float:  # type: ignore[override]
+        """The largest absolute pixel value that the network distinguishes; larger ones are clamped."""
+        return self.largest / self.pixel_scale
+
+    @property
+    def score_unit(self) -> float:  # type: ignore[override]
+        """The value of one integer step of the scores as a logit (nats)."""
+        return self.read_numbers()[1]
+
+    @property
+    def largest_sum(self) -> float:
+        """The largest absolute value that any sum in any layer can reach."""
+        return self.read_numbers()[2]
+
+    @in_graphs(lambda self: self._last_numbers)
+    def read_numbers(self) -> tuple[float, float, float]:
+        """Return pixel scale, score unit and largest sum; in a graph, which has no values, as read last."""
+
+        def read() -> tuple[float, float, float]:
+            reals = torch.cat([self.pixel_scale_bits, self.score_unit_bits]).cpu().view(torch.float64).tolist()
+            layers = [layer for layer in self.modules() if isinstance(layer, IntegerFilter)]
+            return reals[0], reals[1], max(layer.worst for layer in layers)
+
+        self._last_numbers = self.cache.get(self, "numbers", read)
+        return self._last_numbers
 
     def describe(self) -> dict[str, Any]:
         """Return the network as plain data: ``IntegerEstimator(**net.describe())`` rebuilds it."""
         return copy.deepcopy(self._description)
 
-    def pixels(self, images: Tensor) -> Tensor:
-        """Quantise pixels to integers, each by itself."""
-        return self._numbers()[0](images)
 
-    def line_rule(self, axis: int, size: Sequence[int]) -> LineRule:
-        """Say how sums along ``axis`` of images of ``size`` are added up and divided."""
-        divisor = self.get_buffer(f"mean_divisor_{axis}")
-        return LineRule.at(axis, tuple(size), self.calibrated, divisor, self.largest * math.prod(self.across))
-
-    def others(self, axis: int) -> list[int]:
-        """Return all axes of the features but the one that goes with ``axis`` of the scores."""
-        first = 2 + len(self.across)
-        return [at for at in range(2, first + self.axes) if at != first + axis]
-
-    @property
-    def along(self) -> Callable[[Tensor], tuple[Tensor, ...]] | None:
-        """Of a net of lines along several axes: from images to the terms whose sums are its scores."""
-        return self._run if self.line_axes > 1 else None
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Score every position with an int64."""
-        found = self._run(images)
-        return score_map(found) if self.line_axes else found[0]
-
-    def _run(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Return the scores, or of a net of lines the terms along its axes."""
-        check_input(images, self.in_channels, self.axes, self.size)
-        traced, device = is_traced(), images.device
-        if not traced and not images.shape[0]:
-            shapes: Any = [[1, n] for n in images.shape[2:]] if len(self.lines) else [images.shape[2:]]
-            return tuple(torch.zeros(0, *shape, dtype=torch.int64, device=device) for shape in shapes)
-        plan = self.plan(tuple(images.shape[2:]), device, traced)
-        images = images.detach() if images.requires_grad else images
-        if traced or torch.is_autocast_enabled(device.type):  # it would round the integers
-            with torch.autocast(device.type, enabled=False):
-                return self._scores(images, plan)
-        return self._scores(images, plan)
-
-    def _scores(self, images: Tensor, plan: Plan) -> tuple[Tensor, ...]:
-        if not plan.lines:
-            blocks = [_joined([*self._features(part, plan)], 2) for part in self._blocks(images, plan)]
-            return (_joined(blocks, 0).squeeze(1),)
-        parts = [self._line_sums(part, plan) for part in self._blocks(self.unfold(images), plan)]
-        found = []
-        for line, sums in zip(plan.lines, [_joined(each, 0) for each in zip(*parts, strict=True)], strict=True):
-            values = line.rule.means(sums, self.largest)
-            for layer in line.layers:
-                values = layer(values)
-            found.append(values)
-        return tuple(found)
-
-    def unfold(self, images: Tensor) -> Tensor:
-        """Return what the local layers see: the axes across, which came as channels, are axes again."""
-        return images.unflatten(1, (-1, *self.across)) if self.across else images
-
-    def plan(self, size: tuple[int, ...], device: torch.device, traced: bool = False) -> Plan:
-        """Return what the network needs at this size, computed again only when its integers have changed."""
-        if traced:
-            return self._prepared(size, plain=True, traced=True)
-        key = (size, device, float32_is_set_plain())
-        kept = self._plans.get(key)
-        if kept is None or not kept.holds:
-            if len(self._plans) >= 8:  # a stream of images of many sizes must not fill the memory
-                self._plans.clear()
-            kept = self._plans[key] = Kept(self, self._prepared(size, float32_is_plain(device)))
-        found: Plan = kept.value
-        return found
-
-    def _prepared(self, size: tuple[int, ...], plain: bool, traced: bool = False) -> Plan:
-        layers: list[Any] = list(self.local)
-        seen = (*self.across, *size)
-        local = [layer.ready(seen, plain=plain, traced=traced) for layer in layers]
-        strips = None
-        if self.size is None and not traced:
-            with contextlib.suppress(ValueError):  # no kernel that works in strips is exact for such sums
-                found = [layer.ready(seen, strips=True, plain=plain) for layer in layers]
-                dear = sum(made.cost for made in found) > STRIPS * sum(made.cost for made in local)
-                strips = None if dear else found  # only an FFT is cheap there
-        bytes = max(made.kernel.bytes for made in local) * self.widest * math.prod(seen)
-        lines = self._lines(size, plain, traced)
-        return Plan(self._numbers()[0], local, strips, lines, None if traced else bytes / BLOCK)
-
-    def _lines(self, size: tuple[int, ...], plain: bool, traced: bool) -> list[Line]:
-        """Return the layers of each axis, or of all together where these are alike."""
-        stacks: list[Any] = list(self.lines)
-        rules = [self.line_rule(axis, size) for axis in range(len(stacks))]
-        over = [self.others(axis) for axis in range(len(stacks))]
-        groups = [[each] for each in over]
-        alike = {(n, rule[:3], stack[0].weight.shape) for n, rule, stack in zip(size, rules, stacks, strict=False)}
-        if not traced and len(alike) == 1:
-            groups, stacks = [over], [map(IntegerFilter.beside, zip(*stacks, strict=True))]
-            rules = [rules[0]._replace(divisor=torch.cat([rule.divisor for rule in rules]))]
-        sized = zip(size, stacks, strict=False)
-        layers = [[layer.ready([n], plain=plain, traced=traced) for layer in stack] for n, stack in sized]
-        return [Line(*found) for found in zip(groups, rules, layers, strict=True)]
-
-    def _blocks(self, images: Tensor, plan: Plan) -> Sequence[Tensor]:
-        """Split a batch into parts whose maps stay in the cache."""
-        count = None if plan.share is None else max(1, int(torch.get_num_threads() / plan.share))
-        return [images] if count is None or images.shape[0] <= count else images.split(count)
-
-    def _features(self, images: Tensor, plan: Plan) -> Iterable[Tensor]:
-        """Run the local layers, in strips where the image is large; yield the features of each strip, from the top."""
-        height = rows = images.shape[2]
-        if plan.share is not None and plan.strips is not None:
-            fits = rows * torch.get_num_threads() / (plan.share * images.shape[0])
-            height = max(2 * (self._before + self._after + 1), int(fits))
-        if 2 * height > rows or plan.strips is None:
-            features = plan.pixels(images)
-            if plan.share is None:  # a graph cannot refuse NaN
-                features = torch.where(features.isnan(), 0.0, features)
-            for made in plan.local:
-                features = made(features)
-            yield features
-            return
-        for start in range(0, rows, height):
-            end = min(start + height, rows)
-            features = plan.pixels(between(images, 2, start - self._before, end + self._after))
-            for made in plan.strips:
-                features = made(features, margin=True)
-            yield features
-
-    def _line_sums(self, images: Tensor, plan: Plan) -> list[Tensor]:
-        """Return the sums of the features for each line, ``(batch, channel, n)``: small, whatever the image."""
-        axes = [(line.rule, over) for line in plan.lines for over in line.over]
-        strips = [[rule.sums(features, over) for rule, over in axes] for features in self._features(images, plan)]
-        # Along the axis of the strips their sums are joined, along all others added.
-        found = [
-            functools.reduce(torch.add, sums) if 2 in over else _joined(sums, 2)
-            for (_, over), sums in zip(axes, zip(*strips, strict=True), strict=True)
-        ]
-        return [_joined(found, 1)] if len(plan.lines) == 1 else found
-
-
-def _joined(parts: Sequence[Tensor], axis: int) -> Tensor:
-    """Join parts along an axis; one part alone is returned as it is."""
-    return parts[0] if len(parts) == 1 else torch.cat(parts, axis)  # type: ignore[arg-type]
+def _read_numbers(net: IntegerEstimator, _: Any) -> None:
+    """Read the numbers of a network that has just been loaded: a graph of it cannot."""
+    if not net.pixel_scale_bits.is_meta:
+        net.read_numbers()
 
 
 def bits_of(value: float) -> Tensor:

@@ -1,0 +1,84 @@
+"""Fast circular correlations that return exact integers, and the choice among them.
+
+A number format that holds every partial sum of integers exactly returns the same sum in any order, so threads, batches,
+devices and shifts cannot show in it. Each kernel computes what :func:`unshift.exact.integers.correlate` defines, plus
+the bias, in floats that hold integers, and proves in its docstring up to which sums.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unshift.exact.kernels.direct import Direct32, Direct64, Matrix32
+from unshift.exact.kernels.fourier import Dft64, Fft64
+from unshift.exact.kernels.interface import FLOAT32, FLOAT64, Kernel, Task
+from unshift.exact.runtime import float32_is_plain, in_graphs
+
+__all__ = ["FLOAT32", "FLOAT64", "GRAPH_KERNELS", "KERNELS", "Kernel", "Task", "prepare"]
+
+KERNELS: tuple[type[Kernel], ...] = (Direct32, Matrix32, Direct64, Fft64)
+GRAPH_KERNELS: tuple[type[Kernel], ...] = (Direct32, Dft64)
+"""The kernels whose operations every runtime of exported graphs has."""
+
+
+def _prepare_for_graph(weight: Tensor, bias: Tensor, task: Task, passed: set[Any]) -> Kernel:
+    """Choose by the shape alone: :mod:`unshift.exact.inference` has checked that all sums are below 2^24."""
+    task = task._replace(worst=FLOAT32 - 1)
+    _check_size(task)
+    holding = [kind for kind in GRAPH_KERNELS if kind.holds(task)]
+    kind = sorted(holding, key=lambda kind: kind.cost(task))[0]  # strict export cannot read min
+    return kind(weight, bias, task.size)
+
+
+@in_graphs(_prepare_for_graph)
+def prepare(weight: Tensor, bias: Tensor, task: Task, passed: set[Any]) -> Kernel:
+    """Prepare the cheapest kernel that is exact for a task.
+
+    Args:
+        weight: The filters, int64 ``(out, in, *kernel)``.
+        bias: int64 ``(out,)``.
+        task: Their shape, the size of the images and the largest sum.
+        passed: The trials of float32 that these filters have passed; new ones are added.
+
+    Raises:
+        ValueError: If no kernel is exact for such sums, or the filters are larger than the image.
+    """
+    _check_size(task)
+    plain = float32_is_plain(weight.device)
+    for kind in sorted(KERNELS, key=lambda kind: kind.cost(task)):
+        if kind.holds(task) and (plain or kind.dtype != torch.float32):
+            kernel = kind(weight, bias, task.size)
+            if kind.dtype != torch.float32 or _passes_trial(kernel, weight, bias, task, passed):
+                return kernel
+    raise ValueError(f"this network's sums reach {task.worst:.0f}; they must stay below 2^53")
+
+
+def _check_size(task: Task) -> None:
+    if any(k > n for k, n in zip(task.shape[2:], task.size, strict=True)):
+        raise ValueError(f"kernel {task.shape[2:]} is larger than the image {task.size}")
+
+
+def _passes_trial(kernel: Kernel, weight: Tensor, bias: Tensor, task: Task, passed: set[Any]) -> bool:
+    """Return whether a float32 kernel equals float64 on two images with the largest possible sums.
+
+    A convolution that is not plain differs at once: bfloat16 keeps 8 bits of a product, and Winograd and FFT kernels
+    round between their transforms. The pixels are odd, so that every bit of every product matters.
+    """
+    axes = zip(task.shape[2:], task.size, strict=True)
+    side = [max(k, min(n, 16)) if len(task.size) < 3 else k for k, n in axes]
+    trial = (type(kernel), weight.data_ptr(), *side)
+    if trial not in passed:
+        l1 = float(weight.double().abs().flatten(1).sum(1).max())
+        largest = int((task.worst - float(bias.abs().max())) / max(l1, 1.0))
+        generator = torch.Generator().manual_seed(0)
+        pixels = torch.randint(-largest, largest + 1, (2, task.shape[1], *side), generator=generator)
+        images = pixels.bitwise_or(1).clamp(-largest, largest).to(weight.device, torch.float64)
+        exact, small = Direct64(weight, bias, side)(images), type(kernel)(weight, bias, side)
+        for single in (images, images[:1]):  # PyTorch may choose another algorithm for one image
+            if not torch.equal(small(single.to(torch.float32)).to(torch.float64), exact[: len(single)]):
+                return False
+        passed.add(trial)
+    return True
