@@ -1,76 +1,91 @@
-"""Coordinates: where a pose is a shift. One small protocol, one module for each kind of move.
+"""Coordinates: where a pose is a shift. One interface, one file for each kind of pose.
 
-A new kind is one module that says what :class:`Coordinates` asks for, and one line in ``MODULES``: CONTRIBUTING.md
-shows how.
+To add a kind, write a file with a subclass of :class:`Coordinates` and add a line to ``KINDS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
+import warnings
 from typing import Any
 
-from unshift.coordinates.canvas import Canvas, all_shifts, draw_shifts, ravel, unravel
 from unshift.coordinates.centre import Centre
-from unshift.coordinates.chained import Chained, merged
+from unshift.coordinates.chained import Chained, merge_poses
+from unshift.coordinates.interface import Coordinates, Labels, Pose, rows
 from unshift.coordinates.polar import Polar
-from unshift.coordinates.protocol import Coordinates, Pose, Posed, rows
 from unshift.coordinates.ring import Ring
 from unshift.coordinates.rotation import rotate
+from unshift.coordinates.shifts import Padded, Scene, Shifts, draw_shifts
 from unshift.coordinates.turns import GROUPS, Turns
 
 __all__ = [
     "GROUPS",
     "KINDS",
-    "Canvas",
     "Centre",
     "Chained",
     "Coordinates",
+    "Labels",
+    "Padded",
     "Polar",
     "Pose",
-    "Posed",
     "Ring",
+    "Scene",
+    "Shifts",
     "Turns",
-    "all_shifts",
     "draw_shifts",
     "from_description",
-    "merged",
-    "ravel",
+    "merge_poses",
     "rotate",
     "rows",
-    "unravel",
 ]
 
-MODULES = [
-    "canvas",
-    "ring",
-    "turns",
-    "centre",
-    "polar",
-]
-"""Modules of this folder; each has one ``KIND``."""
-KINDS: dict[str, Callable[..., Any]] = {
-    module: import_module(f"unshift.coordinates.{module}").KIND for module in MODULES
+KINDS: dict[str, type[Coordinates]] = {
+    "shifts": Shifts,
+    "padded": Padded,
+    "scene": Scene,
+    "ring": Ring,
+    "turns": Turns,
+    "centre": Centre,
+    "polar": Polar,
 }
-"""The kinds of coordinates, by the name they have in a weights file: that of their module."""
+"""The kinds of coordinates, by their name in a weights file."""
 
 
-def from_description(description: dict[str, Any], pad: int | None = None) -> Any:
-    """Rebuild coordinates from what :meth:`Coordinates.describe` returned.
+def from_description(description: dict[str, Any], pad: int | None = None) -> Coordinates:
+    """Rebuild coordinates from the result of :meth:`Coordinates.describe`.
 
     Args:
         description: The kind, and its arguments.
-        pad: Another margin than was described, where the kind has one.
+        pad: Another margin than the described one, for circular shifts of the whole image.
 
     Raises:
         ValueError: If there is no such kind, or it has no margin.
     """
     arguments = dict(description)
     kind = arguments.pop("kind")
+    if kind == "canvas":  # files of 0.1 and 0.2
+        coordinates = _canvas(**arguments)
+        if pad is None:
+            return coordinates
+        arguments = coordinates.describe()
+        kind = arguments.pop("kind")
     if kind not in KINDS:
         raise ValueError(f"no coordinates of kind {kind!r}; there are {', '.join(KINDS)}")
     if pad is not None:
-        if "pad" not in arguments:
+        if kind not in ("shifts", "padded"):
             raise ValueError(f"pad is for circular shifts along all axes; {kind} coordinates have no margin")
-        arguments["pad"] = pad
+        return Padded(pad, arguments.get("value", 0.0)) if pad else Shifts()
     return KINDS[kind](**arguments)
+
+
+def _canvas(pad: int = 0, value: float = 0.0, window: Any = None) -> Coordinates:
+    """Return the kind of coordinates that stands for the former ``Canvas(pad, value, window)``."""
+    if window is not None:
+        return Scene(window, value)
+    return Padded(pad, value) if pad else Shifts()
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Canvas":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn("Canvas is now Shifts(), Padded(pad, value) or Scene(window)", DeprecationWarning, stacklevel=2)
+    return _canvas

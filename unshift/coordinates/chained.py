@@ -1,4 +1,4 @@
-"""Chained: one kind of move after another, as one. The last stage's move was done first."""
+"""Chained: the coordinates of a chain. The poses are undone one after another; the last one was done first."""
 
 from __future__ import annotations
 
@@ -9,84 +9,80 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unshift.coordinates.protocol import Coordinates, Pose, Posed, rows
+from unshift.coordinates.interface import Coordinates, Labels, Pose, Posed, rows
 
-__all__ = ["Chained", "merged"]
+__all__ = ["Chained", "merge_poses"]
 
 
-def merged(poses: Sequence[Posed], reads: Sequence[frozenset[str]]) -> Pose:
-    """Join the poses that several stages read, each part taken from the stage that reads it."""
+def merge_poses(poses: Sequence[Posed], reads: Sequence[frozenset[str]]) -> Pose:
+    """Merge the poses of several stages: each part comes from the stage that reads it."""
     parts: dict[str, Any] = {"shift": poses[0].shift}
-    for pose, own in zip(poses, reads, strict=True):
-        parts |= {name: getattr(pose, name) for name in own}
+    for pose, names in zip(poses, reads, strict=True):
+        parts |= {name: getattr(pose, name) for name in names}
     return Pose(**parts)
 
 
 class Chained(nn.Module):
-    """The coordinates of a chain of restorers: what it undoes, stage by stage.
+    """Coordinates one after another, as one. The methods are those of :class:`Coordinates` that apply to a whole pose.
 
     Args:
         stages: Coordinates, in the order in which they undo. No two may read the same part of a pose.
     """
 
-    def __init__(self, stages: Sequence[Any]) -> None:
+    def __init__(self, stages: Sequence[Coordinates]) -> None:
         super().__init__()
         self.stages: Any = nn.ModuleList(stages)
-        read = [name for stage in stages for name in sorted(stage.reads)]
-        if len(stages) < 2 or len(set(read)) < len(read):
+        labels = [stage.labels for stage in stages]
+        reads = [name for label in labels for name in sorted(label.reads)]
+        if len(stages) < 2 or len(set(reads)) < len(reads):
             raise ValueError(
                 "a chain takes two or more restorers, and no two may read the same part of the pose; "
-                f"got {len(stages)} that read {', '.join(read)}"
+                f"got {len(stages)} that read {', '.join(reads)}"
             )
-        self.reads = frozenset(read)
-        self.unit = " and ".join(stage.unit for stage in stages)
-        self.step = " and ".join(stage.step for stage in stages)
-        self.undoes = ", and ".join(stage.undoes for stage in stages)
-        self.window = next((stage.window for stage in reversed(stages) if stage.window), None)
-        self.names: tuple[str, ...] = sum((stage.names for stage in stages), ())  # at most one stage reads turns
+        self.labels = Labels(
+            ", then ".join(label.undoes for label in labels),
+            frozenset(reads),
+            " and ".join(label.unit for label in labels),
+            " and ".join(label.step for label in labels),
+            sum((label.turns for label in labels), ()),  # at most one stage reads turns
+            any(label.scenes for label in labels),
+        )
 
     def describe(self) -> dict[str, Any]:
-        """See :class:`Coordinates`."""
         return {"kind": "chained", "stages": [stage.describe() for stage in self.stages]}
 
     def undo(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
         return reduce(lambda images, stage: stage.undo(images, pose), self.stages, images)
 
-    def on_scene(self, images: Tensor, size: Sequence[int] | None) -> Tensor:
-        """See :class:`Coordinates`. The stage that undoes last is the first to be put back, and may not change it."""
-        found: Tensor = self.stages[-1].on_scene(images, size)
-        return found
-
-    def redo(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
-        return reduce(lambda images, stage: stage.redo(images, pose), reversed(self.stages), images)
-
-    def move(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`."""
-        return reduce(lambda images, stage: stage.move(images, pose), reversed(self.stages), images)
+    def redo(self, images: Tensor, pose: Posed, size: Sequence[int] | None = None) -> Tensor:
+        for stage in reversed(self.stages[1:]):
+            images = stage.redo(images, pose)
+        redone: Tensor = self.stages[0].redo(images, pose, size)
+        return redone
 
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
-        """See :class:`Coordinates`. A scope limits the first stage's move; the others may be any, but none with 0."""
+        """See :class:`Coordinates`. A scope limits the first stage's move; others are any, except with scope 0."""
         first, *others = self.stages
         poses = [first.draw(size, count, scope, generator)]
         poses += [stage.draw(size, count, 0 if scope == 0 else None, generator) for stage in others]
-        return merged(poses, [stage.reads for stage in self.stages])
+        return merge_poses(poses, [stage.labels.reads for stage in self.stages])
 
-    def ground(self, images: Tensor) -> tuple[Tensor, Coordinates]:
-        """See :class:`Coordinates`."""
-        return images, self  # type: ignore[return-value]
+    def exact_on(self, images: Tensor) -> tuple[Tensor, Any]:
+        return images, self
 
     def moves(self, size: tuple[int, ...]) -> Pose:
-        """See :class:`Coordinates`. Every exact move of one stage with every one of the others."""
-        found: Pose = self.stages[0].moves(size)
-        for stage, own in ((stage, stage.moves(size)) for stage in self.stages[1:]):
-            outer, inner = len(own.shift), len(found.shift)
-            # Every row of one with every row of the other.
-            one, other = torch.arange(inner).repeat(outer), torch.arange(outer).repeat_interleave(inner)
-            found = merged([rows(found, one), rows(own, other)], [self.reads - stage.reads, stage.reads])
-        return found
+        """See :class:`Coordinates`. Every move of one stage is combined with every move of the others."""
+        moves: Pose = self.stages[0].moves(size)
+        for stage in self.stages[1:]:
+            added = stage.moves(size)
+            outer, inner = len(added.shift), len(moves.shift)
+            poses = [
+                rows(moves, torch.arange(inner).repeat(outer)),
+                rows(added, torch.arange(outer).repeat_interleave(inner)),
+            ]
+            moves = merge_poses(poses, [self.labels.reads - stage.labels.reads, stage.labels.reads])
+        return moves
 
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        """See :class:`Coordinates`. The worst of the stages, each in its own unit."""
+        """See :class:`Coordinates`. The largest distance of any stage, each in its own unit."""
         return torch.stack([stage.distance(pose, size) for stage in self.stages]).amax(0)

@@ -1,42 +1,45 @@
 """Polar coordinates: a rotation is a shift of the angle axis.
 
-One angle of the paper's grid (:mod:`~unshift.coordinates.polar_grid`) goes all the way round: the azimuth. It is the
-one axis of the canvas, and a rotation in its plane shifts it circularly. Radii, and a volume's angles to its
-axis, are *channels*. The estimator, its training and its exact integers then work as they are.
+The grid is the paper's (section 5.2) in ``d + 1`` dimensions, with ``0 < a < 1``::
+
+    x(I) = image at (pi i_1/(n_1 - 1), ..., pi i_{d-1}/(n_{d-1} - 1), 2 pi i_d/n_d, R a^{i_{d+1}})
+
+or with the linear radius ``R i/n``. One of its angles, the azimuth, covers the full circle. It is the only axis of the
+canvas, and a rotation in its plane shifts it circularly. Radii, and a volume's angles to its axis, are *channels*. The
+estimator, its training and its exact integers apply unchanged.
 
 Convention
 ----------
-Angles are degrees, **counter-clockwise** as one looks at the image, as ``torch.rot90(x, 1, (2, 3))`` turns::
+Angles are degrees, **counter-clockwise** as seen by the viewer, as ``torch.rot90(x, 1, (2, 3))`` turns::
 
     rotate([[1, 2], [3, 4]], 90) == [[2, 4], [1, 3]]
     canvas(rotate(x, 90)) == apply(canvas(x), angles / 4)
 
 Azimuth 0 looks right. The centre is the middle of the image, ``((H - 1)/2, (H - 1)/2)``.
 
-Quarter turns are exact, bit for bit. One quadrant of the grid is computed, and the canvas is what *that*
-quadrant shows of the image and of its three quarter turns; each value is a fixed number of products and
-sums, so no batch, position or thread shows in it. An angle is undone as whole quarter turns (which move
-pixels) and a rest between -45 and 45 degrees (bilinear, zero outside; a rest of 0 touches nothing:
-:mod:`~unshift.coordinates.rotation`).
+Quarter turns are exact, bit for bit. One quadrant of the grid is computed; the canvas samples *that* quadrant from the
+image and from its three quarter turns. Each value is a fixed number of products and sums, so it does not depend on the
+batch, the position or the number of threads. An angle is undone as whole quarter turns, which move pixels, and a rest
+between -45 and 45 degrees, which is bilinear with zeros outside (:mod:`~unshift.coordinates.rotation`).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from unshift.coordinates.polar_grid import grid_samples
-from unshift.coordinates.protocol import Coordinates, Pose, Posed
-from unshift.coordinates.rotation import GRAIN, rotate, rotate_grains
-from unshift.estimator import ShiftEstimator, as_float
-from unshift.exact import is_traced, largest_of, restored_keys
-from unshift.shifts import apply, check_images
+from unshift.coordinates.interface import Coordinates, Labels, Pose, Posed, check_count, check_finite_number
+from unshift.coordinates.rotation import GRAIN, float_dtype, rotate_grains
+from unshift.exact import Scores, largest, rank_restored, restored_keys
+from unshift.network import ShiftEstimator, as_float
+from unshift.shifts import check_images
 
-__all__ = ["KIND", "ROTATIONS", "Polar"]
+__all__ = ["ROTATIONS", "Polar", "polar_points"]
 
 ROTATIONS: dict[str, dict[str, Any]] = {
     "paper": {"grid": {"angles": 36, "radii": 36, "ratio": 0.92, "refine": False}, "channels": None},
@@ -44,34 +47,35 @@ ROTATIONS: dict[str, dict[str, Any]] = {
 }
 """The presets for rotations: the grid, and the widths of full-size filters (None: the paper's net)."""
 
-POLAR_ANGLES = 9  # of a volume, unless told: from one pole to the other in steps of 22.5 degrees
+LARGEST_GRID = 2**20
+"""Largest number of points of a grid: larger ones are mistakes or damaged files."""
+
+POLAR_ANGLES = 9
+"""Default polar angles of a volume: from pole to pole in steps of 22.5 degrees."""
 
 
-class Polar(nn.Module, Coordinates):
+class Polar(Coordinates):
     """Polar coordinates of square images, or spherical ones of cubic volumes about one of their axes.
 
     Images ``(batch, channel, size, size)`` have canvases ``(batch, 1, channel * radii, angles)``; volumes, with
     ``polar_angles``, ``(batch, 1, channel * polar_angles * radii, angles)``. Differentiable; uint8 is scaled to [0, 1].
 
     Args:
-        size: Of the images or volumes, along each axis.
-        angles: Steps of the full circle, a multiple of 4.
-        radii: Circles of the grid.
-        radius: Of the outermost circle, in pixels. Default: half the size.
-        ratio: Of each radius to the one before, the paper's ``a``. None spaces radii evenly.
-        refine: Read the angle between grid positions, off the parabola through the scores about the highest.
-        polar_angles: Of a volume, the angles from pole to pole; None for images.
-        axis: Of a volume, the axis to turn about.
+        size: Size of the images or volumes along each axis.
+        angles: Number of azimuths, a multiple of 4.
+        radii: Number of circles.
+        radius: Radius of the outermost circle, in pixels. Default: half the size.
+        ratio: Ratio of each radius to the one before, the paper's ``a``. None spaces radii evenly.
+        refine: Interpolate the angle between grid positions, by the parabola through the highest score and those beside
+            it.
+        polar_angles: Number of a volume's angles from pole to pole; None for images.
+        axis: The axis that a volume rotates about.
 
     Raises:
         ValueError: If the grid does not fit the images, or quarter turns do not fall on it.
     """
 
-    unit = "degrees"
-    undoes = "rotations, quarter turns exactly"
-    reads = frozenset({"angle"})
     index: Tensor
-    weight_bits: Tensor
 
     def __init__(
         self,
@@ -86,23 +90,22 @@ class Polar(nn.Module, Coordinates):
         axis: int = 0,
     ) -> None:
         super().__init__()
-        outer = size / 2 if radius is None else radius
-        if angles < 4 or angles % 4:
-            raise ValueError(
-                f"angles must be a multiple of 4, so that quarter turns fall on the grid and are exact, got {angles}"
-            )
-        if size < 2 or radii < 1:
-            raise ValueError(f"size must be 2 or more pixels and radii 1 or more, got {size} and {radii}")
-        if not 0 < outer <= size / 2:
-            raise ValueError(
-                f"radius must be positive and within the image: at most {size / 2:g} for size {size}, got {radius}"
-            )
-        if ratio is not None and not 0 < ratio < 1:
-            raise ValueError(f"ratio must lie between 0 and 1, or be None for evenly spaced radii, got {ratio}")
-        if polar_angles is not None and polar_angles < 2:
-            raise ValueError(f"polar_angles must be 2 or more, from pole to pole, got {polar_angles}")
+        check_count("size", size, 2)
+        check_count("angles", angles, 4)
+        check_count("radii", radii, 1)
+        if polar_angles is not None:
+            check_count("polar_angles", polar_angles, 2)
+        if angles % 4:
+            raise ValueError(f"angles must be a multiple of 4, so that quarter turns are exact, got {angles}")
+        if angles * radii * (polar_angles or 1) > LARGEST_GRID:
+            raise ValueError(f"the grid must have at most {LARGEST_GRID} points, got {angles} angles and {radii} radii")
         if axis not in (0, 1, 2):
-            raise ValueError(f"axis must be 0, 1 or 2, the volume's axis to turn about, got {axis}")
+            raise ValueError(f"axis must be 0, 1 or 2, the volume's axis to rotate about, got {axis!r}")
+        outer = check_finite_number("radius", size / 2 if radius is None else radius)
+        if not 0 < outer <= size / 2:
+            raise ValueError(f"radius must lie within the image: above 0, at most {size / 2:g}, got {radius}")
+        if ratio is not None and not 0 < check_finite_number("ratio", ratio) < 1:
+            raise ValueError(f"ratio must lie between 0 and 1, or be None for evenly spaced radii, got {ratio}")
         self.size, self.angles, self.refine, self.axis = size, angles, refine, axis
         self.spatial_axes = 2 if polar_angles is None else 3
         self._description: dict[str, Any] = {
@@ -116,15 +119,12 @@ class Polar(nn.Module, Coordinates):
             "axis": axis,
         }
         lengths = [outer * (i / radii if ratio is None else ratio**i) for i in range(radii)]
-        index, weight = grid_samples(size, angles=angles, lengths=lengths, polar_angles=polar_angles, axis=axis)
+        index, weight = _grid_samples(size, angles, lengths, polar_angles, axis)
         self.register_buffer("index", index, persistent=False)
-        # As integers, which Module.half() leaves alone.
-        self.register_buffer("weight_bits", weight.view(torch.int64), persistent=False)
-        self.step = f"step of {360 / angles:g} degrees"
-        # Made here: a loop of a graph cannot hold numbers made inside it, and a plain one would be rounded to float32.
-        self._grains_a_step = torch.tensor(360 / angles * GRAIN, dtype=torch.float64)
-        self._kept: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
-        self._weights(torch.float32)
+        # Plain attributes, not buffers: .half() would round them.
+        self._weights, self._grains_per_step = weight, torch.tensor(360 / angles * GRAIN, dtype=torch.float64)
+        step = f"step of {360 / angles:g} degrees"
+        self.labels = Labels("rotations, quarter turns exactly", frozenset({"angle"}), "degrees", step)
 
     @property
     def channels(self) -> int:
@@ -141,95 +141,73 @@ class Polar(nn.Module, Coordinates):
     def describe(self) -> dict[str, Any]:
         return {"kind": "polar", **self._description}
 
-    def extra_repr(self) -> str:
-        """Show the grid."""
-        return ", ".join(f"{key}={value}" for key, value in self._description.items())
-
     def _check(self, images: Tensor) -> None:
-        found = check_images(images)
-        what = "square images" if self.spatial_axes == 2 else "cubic volumes"
-        if len(found) != self.spatial_axes or len(set(found)) > 1:
-            raise ValueError(
-                f"polar coordinates want {what}, so that a quarter turn fits, got shape {tuple(images.shape)}"
-            )
-        if found[0] != self.size:
-            raise ValueError(f"this polar grid was made for {what} of size {self.size}, got {found[0]}: resize them")
-
-    # --- what the network sees, and what its answer means ---
+        size, kind = check_images(images), "square images" if self.spatial_axes == 2 else "cubic volumes"
+        if len(size) != self.spatial_axes or len(set(size)) > 1:
+            raise ValueError(f"polar coordinates want {kind}, got shape {tuple(images.shape)}")
+        if size[0] != self.size:
+            raise ValueError(f"this polar grid was made for {kind} of size {self.size}, got {size[0]}; resize them")
 
     def canvas(self, images: Tensor) -> Tensor:
         """See :class:`Coordinates`. Its last axis is the azimuth."""
         self._check(images)
-        kind = images.dtype
-        if kind.itemsize < 4 or not kind.is_floating_point:  # promoted by hand: not all small types know how
-            kind = torch.float64 if kind in (torch.int64, torch.uint64) else torch.float32
-        flat = as_float(images, kind).flatten(2)
-        weight = self._weights(kind)
-        total = flat.index_select(2, self.index[0]) * weight[0]
+        flat = as_float(images, float_dtype(images.dtype)).flatten(2)
+        weights = self._weights.to(flat)
+        total = flat.index_select(2, self.index[0]) * weights[0]
         for corner in range(1, len(self.index)):
-            total = total + flat.index_select(2, self.index[corner]) * weight[corner]
+            total = total + flat.index_select(2, self.index[corner]) * weights[corner]
         canvas: Tensor = total.unflatten(2, (-1, self.angles)).flatten(1, 2)[:, None]
         return canvas
 
-    def _weights(self, kind: torch.dtype) -> Tensor:
-        """Return the weights as floats: kept, because a graph cannot turn bits into numbers."""
-        found = self._kept.get(kind)
-        if not is_traced() and (found is None or found[0] is not self.weight_bits):
-            found = self._kept[kind] = self.weight_bits, self.weight_bits.view(torch.float64).to(kind)
-        assert found is not None, "run it once before a graph is made of it"
-        return found[1]
+    def order(self, images: Tensor, scores: Scores, highest: Tensor, tied: Tensor) -> Tensor:
+        """See :class:`Coordinates`. Compare canvases, then restored images.
 
-    def settle(self, images: Tensor, scores: Tensor, ranks: Tensor, best: Tensor, tied: Tensor) -> Tensor:
-        """See :class:`Coordinates`. Where canvases are one and the same, the images may differ: the largest wins.
-
-        The grid does not look everywhere, so such candidates are compared as the images that they restore to.
+        The grid does not sample every pixel, so different images can have equal canvases.
         """
-        order = torch.where(best, ranks, -1)
-        same = order == order.amax(1, keepdim=True)
+        ranks = torch.where(highest, rank_restored(self.canvas(images), tied), -1)
+        among = ranks == ranks.amax(1, keepdim=True)
+        peaks = scores.map().flatten(1)
 
         def keys(row: Tensor, candidate: Tensor) -> Tensor:
-            angle = self._grains(candidate, scores.index_select(0, row))
+            angle = self._grains(candidate, peaks.index_select(0, row))
             return restored_keys(rotate_grains(images.index_select(0, row), -angle, self.axis).flatten())
 
-        index = largest_of(keys, math.prod(images.shape[1:]), same, tied)
-        places = torch.arange(self.angles, device=scores.device)
-        return (places == index[:, None]).to(torch.int64)
+        index = largest(keys, math.prod(images.shape[1:]), among, tied)
+        return (torch.arange(self.angles, device=index.device) == index[:, None]).to(torch.int64)
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         assert pose.angle is not None
         return (pose.angle * self.angles / 360).round().to(torch.int64) % self.angles
 
     def _grains(self, step: Tensor, scores: Tensor) -> Tensor:
-        """Return the rotation that was applied, int64 grains ``(batch,)`` from -180 to 180 degrees.
+        """Return the rotation of positions ``step`` given scores ``(batch, angles)``, int64 grains ``(batch,)``.
 
-        With ``refine`` the angle lies where the parabola through the three scores about the highest is highest.
+        With ``refine`` the angle is the vertex of the parabola through the scores at ``step`` and beside it.
         """
         quarter = self.angles // 4
         rest = (step % quarter).to(torch.float64)
         if self.refine:
-            flat = scores.flatten(1)
             before, top, after = (
-                flat.gather(1, ((step + side) % self.angles)[:, None])[:, 0].to(torch.float64)
+                scores.gather(1, ((step + side) % self.angles)[:, None])[:, 0].to(torch.float64)
                 for side in (self.angles - 1, 0, 1)
             )
-            bend = before - 2 * top + after  # of integers: exact, and the same wherever the peak stands
+            bend = before - 2 * top + after  # of integers, so exact, and equal wherever the peak stands
             rest = rest + torch.where(bend < 0, (before - after) / (2 * bend), 0.0)
-        # Rounded before whole quarters are added: what follows is then exact.
-        grains = (rest * self._grains_a_step.to(rest.device)).round().to(torch.int64)
+        # Rounded before whole quarters are added, so that the sum is exact.
+        grains = (rest * self._grains_per_step.to(rest.device)).round().to(torch.int64)
         grains = grains + 90 * GRAIN * (step // quarter)
         return torch.where(grains >= 180 * GRAIN, grains - 360 * GRAIN, grains)
 
-    def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
+    def pose(self, index: Tensor, scores: Scores, size: tuple[int, ...]) -> Pose:
         still = torch.zeros(index.shape[0], len(size), dtype=torch.int64, device=index.device)
-        return Pose(still, angle=self._grains(index, scores).to(torch.float64) / GRAIN)
-
-    # --- undoing it, and doing it ---
+        return Pose(still, angle=self._grains(index, scores.map().flatten(1)).to(torch.float64) / GRAIN)
 
     def undo(self, images: Tensor, pose: Posed) -> Tensor:
         return self._rotated(images, pose, -1)
 
-    def redo(self, images: Tensor, pose: Posed) -> Tensor:
+    def redo(self, images: Tensor, pose: Posed, size: Sequence[int] | None = None) -> Tensor:
         """See :class:`Coordinates`. The inverse up to interpolation; exact for quarter turns."""
+        self._check_no_scene(images, size)
         return self._rotated(images, pose, 1)
 
     def _rotated(self, images: Tensor, pose: Posed, sign: int) -> Tensor:
@@ -237,33 +215,20 @@ class Polar(nn.Module, Coordinates):
         assert pose.angle is not None
         return rotate_grains(images, sign * (pose.angle * GRAIN).round().to(torch.int64), self.axis)
 
-    def move(self, images: Tensor, pose: Posed) -> Tensor:
-        """See :class:`Coordinates`. Any angle, not only those of the grid."""
-        assert pose.angle is not None
-        return rotate(images, pose.angle, axis=self.axis)
-
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
         limit = 180 if scope is None else scope
         angle = (2 * torch.rand(count, dtype=torch.float64, generator=generator) - 1) * limit
         return Pose(torch.zeros(count, len(size), dtype=torch.int64), angle=angle)
 
-    # --- exactness ---
-
     def moves(self, size: tuple[int, ...]) -> Pose:
-        """See :class:`Coordinates`. Quarter turns: all other angles are interpolated."""
+        """See :class:`Coordinates`. Quarter turns; all other angles are interpolated."""
         return Pose(torch.zeros(4, len(size), dtype=torch.int64), angle=90.0 * torch.arange(4, dtype=torch.float64))
 
-    def carry(self, scores: Tensor, pose: Posed) -> Tensor:
-        assert pose.angle is not None
-        return apply(scores, (pose.angle / 90).round().to(torch.int64)[:, None] * (self.angles // 4))
-
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        """See :class:`Coordinates`. In steps of the grid of angles."""
+        """See :class:`Coordinates`. In steps of the angle grid."""
         assert pose.angle is not None
         around = torch.remainder(pose.angle + 180, 360) - 180
-        return (around.abs() * self.angles / 360 - 0.5).ceil().clamp(min=0)  # half a step counts as none
-
-    # --- making a restorer ---
+        return (around.abs() * self.angles / 360 - 0.5).ceil().clamp(min=0)  # up to half a step counts as 0
 
     def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
         widths, inputs = _preset(preset)["channels"], channels * self.channels
@@ -271,11 +236,10 @@ class Polar(nn.Module, Coordinates):
             return ShiftEstimator.preset("paper", inputs, [self.angles])
         return ShiftEstimator(inputs, channels=widths, kernel_size=[self.angles], bias=True, size=[self.angles])
 
-    def image_channels(self, channels: int, size: tuple[int, ...]) -> int:
-        return channels // self.channels
-
-    def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        return (self.size,) * self.spatial_axes
+    def image_shape(
+        self, channels: int | None, positions: tuple[int, ...] | None, size: tuple[int, ...] | None = None
+    ) -> tuple[int | None, tuple[int, ...] | None]:
+        return None if channels is None else channels // self.channels, (self.size,) * self.spatial_axes
 
 
 def _preset(preset: str) -> dict[str, Any]:
@@ -284,4 +248,73 @@ def _preset(preset: str) -> dict[str, Any]:
     return ROTATIONS[preset]
 
 
-KIND = Polar
+def polar_points(
+    polar_angles: Sequence[int], azimuth: Sequence[float], radii: Sequence[float]
+) -> list[list[list[list[float]]]]:
+    """Return the grid's Cartesian points, ``[point of the polar angles][radius][azimuth][d + 1]``.
+
+    ``polar_angles`` are the numbers ``n_1, ..., n_{d-1}`` of angles from 0 to pi, ends included; empty for an image.
+    The last two coordinates span the plane of rotation: right and up.
+
+    >>> polar_points((), [0.0], [2.0])
+    [[[[2.0, 0.0]]]]
+    """
+    steps = [[math.pi * i / (n - 1) for i in range(n)] for n in polar_angles]
+    grid = []
+    for angles in itertools.product(*steps):
+        heads, rest = [], 1.0
+        for angle in angles:
+            heads.append(rest * math.cos(angle))
+            rest *= math.sin(angle)
+        unit = [[*heads, rest * math.cos(turn), rest * math.sin(turn)] for turn in azimuth]
+        grid.append([[[radius * c for c in point] for point in unit] for radius in radii])
+    return grid
+
+
+def _corners(position: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return the flat indices and weights, each ``(2^m, ...)``, of the pixels around ``position`` ``(..., m)``.
+
+    Positions count pixels from the centre of the first one. Pixels outside the image have weight 0.
+    """
+    low = position.floor()
+    fraction = position - low
+    indices, weights = [], []
+    for corner in itertools.product((0, 1), repeat=position.shape[-1]):
+        index = torch.zeros_like(low[..., 0], dtype=torch.int64)
+        weight = torch.ones_like(low[..., 0])
+        for axis, up in enumerate(corner):
+            at = low[..., axis].to(torch.int64) + up
+            share = fraction[..., axis] if up else 1 - fraction[..., axis]
+            weight = weight * torch.where((at >= 0) & (at < size), share, 0.0)
+            index = index * size + at.clamp(0, size - 1)
+        indices.append(index)
+        weights.append(weight)
+    return torch.stack(indices), torch.stack(weights)
+
+
+def _grid_samples(
+    size: int, angles: int, radii: Sequence[float], polar_angles: int | None, axis: int
+) -> tuple[Tensor, Tensor]:
+    """Return the pixels that the grid samples and their weights.
+
+    One quadrant of the grid is computed; the other three sample the quarter turns of the image with the same weights in
+    the same order. So a quarter turn of the image shifts its canvas bit for bit. The arguments are those of
+    :class:`Polar`, with all ``radii`` in pixels.
+
+    Returns:
+        Flat pixel indices and their float64 weights, each ``(corners, channels * angles)``: the value of a grid point
+        is the sum over its corners.
+    """
+    axes = 2 if polar_angles is None else 3
+    quadrant = [2 * math.pi * i / angles for i in range(angles // 4)]
+    points = polar_points(() if polar_angles is None else (polar_angles,), quadrant, radii)
+    place = torch.tensor(points, dtype=torch.float64).flatten(0, 1)  # (channel, azimuth, axis)
+    # Right is the column, up is minus the row; a volume's axis of rotation comes before them.
+    place = torch.stack([*place.unbind(-1)[:-2], -place[..., -1], place[..., -2]], -1)
+    index, weight = _corners((size - 1) / 2 + place, size)
+    # Azimuth t + 90 q of an image is azimuth t of the image turned back by q quarters.
+    numbers = torch.arange(size**axes).view([size] * axes)
+    if axes == 3:
+        numbers = numbers.movedim(axis, 0)
+    turned = [torch.rot90(numbers, -quarter, (-2, -1)).flatten() for quarter in range(4)]
+    return torch.cat([pixel[index] for pixel in turned], -1).flatten(1), weight.repeat(1, 1, 4).flatten(1)

@@ -1,4 +1,4 @@
-"""Ring: an array of which one axis goes round, as in panoramas, range images and anything unrolled."""
+"""Ring: an array with one circular axis, such as a panorama, a range image or an unrolled surface."""
 
 from __future__ import annotations
 
@@ -6,57 +6,48 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from unshift.coordinates.canvas import circular_distance, draw_shifts
-from unshift.coordinates.protocol import Coordinates, Pose, Posed
-from unshift.estimator import ShiftEstimator
-from unshift.shifts import apply, check_images
+from unshift.coordinates.interface import Coordinates, Labels, Pose, Posed
+from unshift.coordinates.shifts import circular_distance, draw_shifts
+from unshift.exact import Scores
+from unshift.network import ShiftEstimator
+from unshift.shifts import check_images
 
-__all__ = ["KIND", "Ring"]
+__all__ = ["Ring"]
 
 
-class Ring(nn.Module, Coordinates):
+class Ring(Coordinates):
     """Arrays that are circular along one axis and never move along the others.
 
-    On the canvas the other axes are channels: one circular position has all its pixels at once. So a network takes
-    arrays of one extent along these axes, and of any length along the ring. The preset ``seam`` runs local filters over
-    all axes first: on CIFAR-10's photos with their columns rolled, that finds 95.6% to the column where channels alone
-    find 81.0% (``benchmarks/ring.py``). A shift has a zero for every other axis: ``unshift.undo`` takes it back.
+    On the canvas the other axes become channels, so each position along the ring holds all pixels across it. A network
+    takes arrays of one size along the other axes and of any length along the ring. The preset ``seam`` first runs local
+    filters over all axes: on CIFAR-10 photos with rolled columns it finds 95.6% of shifts exactly, channels alone find
+    81.0% (``benchmarks/ring.py``). Estimated shifts are 0 along the other axes, so ``unshift.undo`` undoes them too.
 
     Args:
         axis: The circular spatial axis: 0 is the first after the channels, -1 the last.
     """
-
-    unit = "pixels"
-    step = "pixel"
-    undoes = "circular shifts along one axis, exactly"
-    reads = frozenset({"shift"})
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__()
         if not isinstance(axis, int) or not -3 <= axis <= 2:
             raise ValueError(f"axis must be a spatial axis, 0 to 2, or -1 to -3 counted from the end, got {axis!r}")
         self.axis = axis
+        self.labels = Labels("circular shifts along one axis")
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "ring", "axis": self.axis}
 
-    def extra_repr(self) -> str:
-        """Show the axis."""
-        return f"axis={self.axis}"
-
     def _axis(self, axes: int) -> int:
         if not -axes <= self.axis < axes:
-            raise ValueError(
-                f"the ring goes along spatial axis {self.axis}, but these arrays have {axes}: 0 to {axes - 1}"
-            )
+            raise ValueError(f"the ring runs along spatial axis {self.axis}, but these arrays have {axes} axes")
         return self.axis % axes
 
-    def _alone(self, ring: Tensor, axes: int) -> Tensor:
-        """Return shifts ``(batch, d)`` that are ``ring`` ``(batch,)`` along the axis and 0 along the others."""
+    def _pose(self, ring: Tensor, axes: int) -> Pose:
+        """Return shifts that are ``ring`` ``(batch,)`` along the axis and 0 along the others."""
         zero = torch.zeros_like(ring)
-        return torch.stack([ring if a == self._axis(axes) else zero for a in range(axes)], 1)
+        return Pose(torch.stack([ring if a == self._axis(axes) else zero for a in range(axes)], 1))
 
     def canvas(self, images: Tensor) -> Tensor:
         axis = self._axis(len(check_images(images)))
@@ -66,18 +57,14 @@ class Ring(nn.Module, Coordinates):
         axis = self._axis(len(size))
         return pose.shift[:, axis] % size[axis]
 
-    def pose(self, index: Tensor, scores: Tensor, size: tuple[int, ...]) -> Pose:
-        return Pose(self._alone(index, len(size)))
+    def pose(self, index: Tensor, scores: Scores, size: tuple[int, ...]) -> Pose:
+        return self._pose(index, len(size))
 
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
-        ring = draw_shifts((size[self._axis(len(size))],), count, scope, generator)[:, 0]
-        return Pose(self._alone(ring, len(size)))
+        return self._pose(draw_shifts((size[self._axis(len(size))],), count, scope, generator)[:, 0], len(size))
 
     def moves(self, size: tuple[int, ...]) -> Pose:
-        return Pose(self._alone(torch.arange(size[self._axis(len(size))]), len(size)))
-
-    def carry(self, scores: Tensor, pose: Posed) -> Tensor:
-        return apply(scores, pose.shift[:, self._axis(pose.shift.shape[1]), None])
+        return self._pose(torch.arange(size[self._axis(len(size))]), len(size))
 
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         return circular_distance(pose.shift, size)
@@ -87,11 +74,9 @@ class Ring(nn.Module, Coordinates):
         others = (*size[:axis], *size[axis + 1 :])
         return ShiftEstimator.preset(preset, channels * math.prod(others), [size[axis]], across=others)
 
-    def image_channels(self, channels: int, size: tuple[int, ...]) -> int:
-        return channels * size[self._axis(len(size))] // math.prod(size)
-
-    def image_size(self, positions: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        return None
-
-
-KIND = Ring
+    def image_shape(
+        self, channels: int | None, positions: tuple[int, ...] | None, size: tuple[int, ...] | None = None
+    ) -> tuple[int | None, tuple[int, ...] | None]:
+        if channels is None or size is None:
+            return None, size
+        return channels * size[self._axis(len(size))] // math.prod(size), size

@@ -1,0 +1,110 @@
+"""Moves that lose pixels: what leaves the image is lost; zeros, the image's edge or more of the photo enter instead.
+
+All three are one operation: shift a larger image and crop its middle. The larger image is the image with a margin of
+zeros, the image with its edge repeated, or the photo itself, of which only a window is ever visible.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from unshift.coordinates.interface import Coordinates, Pose, Posed
+from unshift.shifts import add_margin, apply, check_images
+
+__all__ = ["MOVES", "Kind", "Moves"]
+
+Kind = Literal["circular", "zeros", "edge", "crop"]
+"""The pixels that enter on one side when the image leaves on the other: the image itself, zeros, its edge, the rest of
+the photo."""
+MOVES: tuple[Kind, ...] = get_args(Kind)
+PART = 8
+"""By default images move by up to this part of their shorter side: 4 of 32 pixels."""
+
+
+class Moves:
+    """Random moves of images, as an augmentation whose target is the move.
+
+    Args:
+        kind: One of :data:`MOVES`.
+        coordinates: Draws the moves, and does turns and circular shifts.
+        scope: The largest shift along each axis, in pixels. None: any, for circular shifts only.
+
+    Raises:
+        ValueError: If the kind is unknown, or does not suit the coordinates or the scope.
+
+    >>> from unshift.coordinates import Shifts
+    >>> Moves("zeros", Shifts(), 1).move(torch.tensor([[[1, 2, 3]]]), Pose(torch.tensor([[1]]))).tolist()
+    [[[0, 1, 2]]]
+    >>> Moves("edge", Shifts(), 1).move(torch.tensor([[[1, 2, 3]]]), Pose(torch.tensor([[1]]))).tolist()
+    [[[1, 1, 2]]]
+    >>> Moves("crop", Shifts(), 1).move(torch.tensor([[[1, 2, 3, 4, 5]]]), Pose(torch.tensor([[1]]))).tolist()
+    [[[1, 2, 3]]]
+    """
+
+    def __init__(self, kind: Kind, coordinates: Coordinates, scope: int | None = None) -> None:
+        if kind not in MOVES:
+            raise ValueError(f"no kind of moves named {kind!r}; there are {', '.join(MOVES)}")
+        if kind != "circular":
+            if "shift" not in coordinates.labels.reads or coordinates.labels.scenes:
+                raise ValueError(f"moves that lose pixels shift whole images, not {coordinates.labels.undoes}")
+            if scope is None or scope < 0:
+                raise ValueError(f"moves that lose pixels need a scope of 0 or more pixels, got {scope}")
+        self.kind, self.coordinates, self.scope = kind, coordinates, scope
+
+    @classmethod
+    def of(cls, kind: Kind, coordinates: Coordinates, scope: int | None, size: tuple[int, ...]) -> Moves | None:
+        """Return the moves to train with; None for circular ones, which are all one example to an equivariant network.
+
+        Args:
+            kind: One of :data:`MOVES`.
+            coordinates: What is undone.
+            scope: The largest shift along each axis. Default: an eighth of the shorter side.
+            size: Size of the images.
+        """
+        if kind == "circular":
+            if scope is not None:
+                raise ValueError("scope is for moves that lose pixels (zeros, edge, crop); circular moves need none")
+            return None
+        moves = cls(kind, coordinates, max(1, min(size) // PART) if scope is None else scope)
+        moves.seen(size)
+        return moves
+
+    def describe(self) -> dict[str, Any]:
+        """Return plain data, for a restorer's metadata."""
+        return {"kind": self.kind, "scope": self.scope}
+
+    def seen(self, size: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the visible size of images of ``size``. Raise a ``ValueError`` if nothing is visible."""
+        margin = (self.scope or 0) if self.kind == "crop" else 0
+        visible = tuple(n - 2 * margin for n in size)
+        if min(visible) < 1:
+            raise ValueError(f"images of size {size} are too small for windows that move by up to {self.scope} pixels")
+        return visible
+
+    def move(self, images: Tensor, pose: Posed) -> Tensor:
+        """Move images of any dtype, and return what is visible of them."""
+        if self.kind == "circular":
+            return self.coordinates.redo(images, pose)
+        assert self.scope is not None
+        if len(images) and int(pose.shift.abs().max()) > self.scope:
+            raise ValueError(f"a shift of {int(pose.shift.abs().max())} pixels is beyond the scope of {self.scope}")
+        self.seen(check_images(images))
+        larger = self.coordinates.redo(images, Pose(torch.zeros_like(pose.shift), pose.turn, pose.angle))
+        if self.kind == "zeros":
+            larger = add_margin(larger, self.scope)
+        if self.kind == "edge":
+            for axis, n in enumerate(larger.shape[2:], 2):
+                larger = larger.index_select(axis, torch.arange(-self.scope, n + self.scope).clamp(0, n - 1))
+        return add_margin(apply(larger, pose.shift), -self.scope)
+
+    def __call__(self, images: Tensor, generator: torch.Generator) -> tuple[Tensor, Pose]:
+        """Move each image at random; return what is visible, and the moves."""
+        pose = self.coordinates.draw(self.seen(check_images(images)), len(images), self.scope, generator)
+        return self.move(images, pose), pose
+
+    def left(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """Move each image at random and back, so that only the lost pixels differ."""
+        return self.coordinates.undo(*self(images, generator))
