@@ -1,11 +1,11 @@
-"""Scenes to learn from: object images pasted at random places on backgrounds, streamed and seeded.
+"""Scenes: object images pasted at random places on backgrounds, seeded, made batch by batch.
 
-A scene is made of one object image and a background of the wanted size. The object goes to a random place, and that
-place is the target; the scene is handed on rolled so that the place is position 0. To a network that commutes with
-shifts the two are the same example, and position 0 is the target of every other kind of training.
+A scene is an object image on a background of a given size. The object's place is random, and it is the target; the
+scene is rolled so that this place is position 0. To an equivariant network this is the same example, and position 0 is
+the target of every other kind of training.
 
-Objects on a plain ground (digits on black) are pasted without it: of object and background, the pixel that is further
-from that plain value shows. Objects without one (photos) cover what is behind them.
+Of objects with a plain background (digits on black) only the object is pasted: each pixel is that of object or scene,
+whichever differs more from the plain value. Objects without one (photos) cover what is behind them.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from unshift.coordinates import Pose, draw_shifts
 from unshift.data.photos import ImageFolder
 from unshift.data.pixels import resize
-from unshift.estimator import as_float
-from unshift.shifts import check_images, take, times, undo
+from unshift.network import as_float
+from unshift.shifts import apply, check_images, format_size, undo
 
 __all__ = ["BACKGROUNDS", "Background", "Scenes", "clutter", "cut", "noise", "paste", "plain", "plain_ground"]
 
 Background = Callable[[Tensor, Sequence[int], float, torch.Generator], Tensor]
-"""From objects ``(n, channel, *spatial)``, a size, the plain value and a generator to backgrounds of that size."""
+"""Maps objects ``(n, channel, *spatial)``, a size, the plain value and a generator to backgrounds of that size."""
 
 PIECE = 4
-"""Clutter is cut into pieces of this part of an object's side: 8x8 of 32x32."""
+"""Side of an object over the side of a piece of clutter: 8x8 of 32x32."""
 COVERED = 6
 """At most one pixel in this many is clutter: ten pieces of 8x8 in a scene of 64x64."""
 NOISE = 0.5
-"""The strongest noise, as a share of the objects' range."""
+"""Largest amplitude of noise, as a share of the objects' range."""
 
 
 def plain(objects: Tensor, size: Sequence[int], value: float, generator: torch.Generator) -> Tensor:
@@ -43,7 +44,7 @@ def plain(objects: Tensor, size: Sequence[int], value: float, generator: torch.G
 
 
 def noise(objects: Tensor, size: Sequence[int], value: float, generator: torch.Generator) -> Tensor:
-    """Return uniform noise between the plain value and a level of each scene's own, up to half the objects' range."""
+    """Return uniform noise above the plain value (or below a bright one), with a random amplitude for each scene."""
     low, high = (float(end) for end in objects.aminmax())
     reach = NOISE * (high - value if high - value >= value - low else low - value)
     level = torch.rand(len(objects), *[1] * (objects.ndim - 1), generator=generator)
@@ -53,16 +54,16 @@ def noise(objects: Tensor, size: Sequence[int], value: float, generator: torch.G
 def clutter(
     objects: Tensor, size: Sequence[int], value: float, generator: torch.Generator, pieces: int | None = None
 ) -> Tensor:
-    """Return pieces of *other* objects, strewn over a plain ground.
+    """Return plain backgrounds with pieces of *other* objects at random places.
 
     Args:
-        objects: Where the pieces are cut from: around the middle of each, where there is something to see.
-        size: Of the backgrounds.
-        value: Of the ground.
-        generator: What is drawn from.
-        pieces: In every scene. None: another number in each, up to what :data:`COVERED` allows.
+        objects: The objects. Pieces are cut from around the middle of each.
+        size: Size of the backgrounds.
+        value: Their plain value.
+        generator: Source of randomness.
+        pieces: Number of pieces in each scene. Default: random, up to what :data:`COVERED` allows.
     """
-    found, count = plain(objects, size, value, generator), len(objects)
+    scenes, count = plain(objects, size, value, generator), len(objects)
     side = [max(1, n // PIECE) for n in objects.shape[2:]]
     most = math.prod(size) // (COVERED * math.prod(side)) if pieces is None else pieces
     wanted = torch.randint(most + 1, (count,), generator=generator) if pieces is None else torch.full((count,), most)
@@ -72,75 +73,67 @@ def clutter(
         corner = middle + torch.tensor([n // 4 - s // 2 for n, s in zip(objects.shape[2:], side, strict=True)])
         place = draw_shifts([n - s + 1 for n, s in zip(size, side, strict=True)], count, None, generator)
         shown = piece < wanted
-        found[shown] = paste(found, cut(objects[other], corner, side), place, value)[shown]
-    return found
+        scenes[shown] = paste(scenes, cut(objects[other], corner, side), place, value)[shown]
+    return scenes
 
 
 BACKGROUNDS: dict[str, Background] = {"plain": plain, "noise": noise, "clutter": clutter}
-"""The backgrounds that :func:`unshift.fit` knows by name."""
+"""The backgrounds that :func:`unshift.fit` takes by name."""
 
 
 class Photos:
-    """Backgrounds cut at random places out of the images in a folder; small ones are scaled up to cover a scene.
-
-    Raises:
-        ValueError: If the folder holds no images.
-    """
+    """Backgrounds cropped at random from the images in a folder; smaller images are enlarged to cover a scene."""
 
     def __init__(self, folder: str | Path, channels: int) -> None:
         self.files = ImageFolder(folder, channels=channels)
 
     def __call__(self, objects: Tensor, size: Sequence[int], value: float, generator: torch.Generator) -> Tensor:
         """See :data:`Background`."""
-        found = []
+        crops = []
         for row in torch.randint(len(self.files), (len(objects),), generator=generator).tolist():
             photo = as_float(self.files[row])[None]
             scale = max(1.0, *(n / m for n, m in zip(size, photo.shape[2:], strict=True)))
             height, width = (max(n, round(scale * m)) for n, m in zip(size, photo.shape[2:], strict=True))
             photo = resize(photo, (height, width))
-            found.append(cut(photo, draw_shifts([height - size[0] + 1, width - size[1] + 1], 1, None, generator), size))
-        return torch.cat(found)
+            crops.append(cut(photo, draw_shifts([height - size[0] + 1, width - size[1] + 1], 1, None, generator), size))
+        return torch.cat(crops)
 
 
 def named(background: str | Path | Background, channels: int) -> tuple[str, Background]:
-    """Return a background by its name, a folder's path or a function of the caller's own.
-
-    Raises:
-        ValueError: If it is none of these, or the folder holds no images.
-    """
+    """Return the name of a background and its function. Raise a ``ValueError`` if there is none."""
     if callable(background):
         return getattr(background, "__name__", type(background).__name__), background
     if str(background) in BACKGROUNDS:
         return str(background), BACKGROUNDS[str(background)]
     if not Path(background).is_dir():
         raise ValueError(
-            f"no background named {str(background)!r}, and no folder; there are {', '.join(BACKGROUNDS)}, "
+            f"no background named {str(background)!r}, and no such folder; there are {', '.join(BACKGROUNDS)}, "
             "or give a folder of images"
         )
     return Path(background).name, Photos(background, channels)
 
 
 def plain_ground(objects: Iterable[Tensor]) -> float | None:
-    """Return the value that most pixels along the edges of some objects have; None if fewer than half have one."""
+    """Return the most frequent value at the edges of objects; None if fewer than half of these pixels have it."""
     edges = [
         end.flatten()
-        for some in objects
-        for axis, n in enumerate(some.shape[2:], 2)
-        for end in (some.narrow(axis, 0, 1), some.narrow(axis, n - 1, 1))
+        for batch in objects
+        for axis, n in enumerate(batch.shape[2:], 2)
+        for end in (batch.narrow(axis, 0, 1), batch.narrow(axis, n - 1, 1))
     ]
-    found, counts = as_float(torch.cat(edges)).unique(return_counts=True)
-    return float(found[counts.argmax()]) if 2 * int(counts.max()) > int(counts.sum()) else None
+    values, counts = as_float(torch.cat(edges)).unique(return_counts=True)
+    return float(values[counts.argmax()]) if 2 * int(counts.max()) > int(counts.sum()) else None
 
 
 class Scenes:
-    """Makes scenes of objects, batch by batch: an augmentation whose result is unmoved.
+    """Makes scenes of objects: an augmentation whose result is not moved.
 
     Args:
-        size: Of the scenes.
-        window: Of what will be cut out of them: the middle of an object, if that is larger.
-        shape: Of the objects, ``(channel, *spatial)``.
+        size: Size of the scenes.
+        window: Size of the windows to be cut out of them: the middle of larger objects.
+        shape: Shape of the objects, ``(channel, *spatial)``.
         background: A name, a folder's path, or a function.
-        value: The plain value around the objects, or None if they have none.
+        value: The plain value around the objects, or None if there is none.
 
     Raises:
         ValueError: If the window is larger than the objects, or these than the scenes, or there is no such background.
@@ -157,9 +150,9 @@ class Scenes:
         channels, *own = shape
         self.size, self.window, self.value = tuple(size), tuple(window), value
         if len(own) != len(self.window) or any(w > n for w, n in zip(window, own, strict=True)):
-            raise ValueError(f"a window of {times(window)} is larger than the object images, {times(own)}")
+            raise ValueError(f"a window of {format_size(window)} is larger than the object images, {format_size(own)}")
         if len(own) != len(self.size) or any(n > s for n, s in zip(own, size, strict=True)):
-            raise ValueError(f"objects of {times(own)} do not fit into scenes of {times(size)}")
+            raise ValueError(f"objects of {format_size(own)} do not fit into scenes of {format_size(size)}")
         self.name, self.background = named(background, channels)
 
     def describe(self) -> dict[str, Any]:
@@ -167,7 +160,7 @@ class Scenes:
         return {"size": list(self.size), "background": self.name, "plain": self.value}
 
     def __call__(self, objects: Tensor, generator: torch.Generator) -> Tensor:
-        """Return one scene of each object, rolled so that its window stands at position 0."""
+        """Return one scene of each object, rolled so that its window is at position 0."""
         scenes, pose = self.posed(objects, generator)
         return undo(scenes, pose.shift)
 
@@ -181,32 +174,26 @@ class Scenes:
 
 
 def cut(images: Tensor, corner: Tensor, size: Sequence[int]) -> Tensor:
-    """Cut a part of ``size`` out of each image, from its ``corner`` ``(batch, d)`` on; beyond the end it goes round."""
-    found = take(images.flatten(2), _pixels(corner, size, images.shape[2:]).expand(-1, images.shape[1], -1))
-    return found.view(*images.shape[:2], *size)
+    """Cut a window of ``size`` out of each image at its ``corner`` ``(batch, d)``, with wrap-around."""
+    windows = undo(images, corner)
+    for axis, n in enumerate(size, 2):
+        windows = windows.narrow(axis, 0, n)
+    return windows.contiguous()
 
 
 def paste(scenes: Tensor, objects: Tensor, place: Tensor, value: float | None) -> Tensor:
-    """Paste an object into each scene at its ``place`` ``(batch, d)``; beyond the end it goes round.
+    """Paste an object into each scene at its ``place``, with wrap-around.
 
     Args:
         scenes: ``(batch, channel, *spatial)``.
-        objects: As many, no larger.
+        objects: One for each scene, no larger.
         place: Integers ``(batch, d)``.
-        value: The objects' plain value, through which the scene shows; None: they have none, and cover it.
+        value: The objects' plain value, where the scene shows through; None: objects cover the scene.
     """
-    at = _pixels(place, objects.shape[2:], scenes.shape[2:]).expand(-1, scenes.shape[1], -1)
-    flat, shown = scenes.flatten(2), objects.flatten(2)
+    sides = zip(reversed(scenes.shape[2:]), reversed(objects.shape[2:]), strict=True)
+    margin = [side for whole, part in sides for side in (0, whole - part)]
+    placed = apply(F.pad(objects, margin), place)
+    shown = apply(F.pad(torch.ones_like(objects, dtype=torch.bool), margin), place)
     if value is not None:
-        behind = flat.gather(2, at)
-        shown = torch.where((shown - value).abs() >= (behind - value).abs(), shown, behind)
-    return flat.scatter(2, at, shown).view(scenes.shape)
-
-
-def _pixels(corner: Tensor, size: Sequence[int], whole: Sequence[int]) -> Tensor:
-    """Return the flat numbers of the pixels of a part, ``(batch, 1, pixels)``."""
-    found = torch.zeros(len(corner), 1, dtype=torch.int64)
-    for axis, (length, n) in enumerate(zip(size, whole, strict=True)):
-        along = (corner[:, axis, None] + torch.arange(length)) % n
-        found = (found[:, :, None] * n + along[:, None, :]).flatten(1)
-    return found[:, None]
+        shown &= (placed - value).abs() >= (scenes - value).abs()
+    return torch.where(shown, placed, scenes)

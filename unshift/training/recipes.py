@@ -1,33 +1,34 @@
-"""Recipes: how each preset is trained, as data."""
+"""Recipes: the training settings of each preset, as data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
-from unshift.estimator import PRESETS, ShiftEstimator
+from unshift.network import PRESETS, ShiftEstimator
 
 __all__ = ["RECIPES", "Recipe", "complete", "preset_name"]
 
 
 class Recipe(TypedDict, total=False):
-    """How weights are learnt. What is left out, or None, is the preset's."""
+    """Training settings. A missing entry, or None, stands for the preset's."""
 
     epochs: int | None
     """Passes over the images."""
     batch_size: int | None
-    """Images a step."""
+    """Images per step."""
     learning_rate: float | None
     """Peak of the one-cycle schedule."""
     average: float | None
-    """Keep a running average of the weights that forgets by this factor a step (0.999), and use that."""
+    """Use an exponential moving average of the weights, with this decay per step, such as 0.999."""
     optimizer: Literal["adam", "muon"] | None
-    """What takes the steps."""
+    """The optimiser."""
     patience: int | None
-    """Stop when the loss on the images held out has not improved for this many epochs. The best epoch is kept."""
+    """Stop after this many epochs without a better validation loss. Only the second half of the epochs counts: around
+    its peak, the learning rate of the one-cycle schedule makes the loss wander. The best epoch's weights are used."""
     standardise: bool | None
-    """Train on pixels of mean 0 and deviation 1, and fold both into the first filter at the end: photos, unlike
-    digits, are far from that, and Adam is slow to get round it. The first filter must have a bias."""
+    """Train on pixels of mean 0 and standard deviation 1, and fold both into the first filter at the end. Photos are
+    far from that, which slows Adam down. The first filter must have a bias."""
 
 
 DEFAULTS: Recipe = {
@@ -46,15 +47,11 @@ RECIPES: dict[str, Recipe] = {
     "scene": {"epochs": 8, "learning_rate": 0.01, "batch_size": 32, "optimizer": "muon", "average": 0.998},
     "custom": {"epochs": 12, "learning_rate": 0.005},
 }
-"""What each preset has of its own, tuned on held-out parts of the training sets of MNIST, CIFAR-10 and mitogenomes."""
+"""The settings of each preset, tuned on held-out parts of the training sets of MNIST, CIFAR-10 and mitogenomes."""
 
 
 def preset_name(preset: str | ShiftEstimator) -> str:
-    """Return the name of a preset, or of the recipe for a network of the caller's own.
-
-    Raises:
-        ValueError: If there is no such preset. The message lists those there are.
-    """
+    """Return the name of a preset, or "custom" for a network. Raise a ``ValueError`` if there is no such preset."""
     name = preset if isinstance(preset, str) else "custom"
     if name not in RECIPES:
         raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}, or give a ShiftEstimator")
@@ -62,17 +59,17 @@ def preset_name(preset: str | ShiftEstimator) -> str:
 
 
 def complete(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a preset's recipe with some changes, checked: what would fail after an hour of training fails here.
+    """Return a preset's complete recipe with changes, checked before an hour of training is lost.
 
     Args:
         name: The preset, or ``"custom"``.
-        changes: What to do in another way than the preset does. None changes nothing.
+        changes: Entries that replace the preset's. None replaces nothing.
 
     Returns:
-        All entries of a recipe.
+        A recipe with all entries.
 
     Raises:
-        ValueError: If a number makes no sense.
+        ValueError: If a value is invalid.
         TypeError: If a recipe has no such entry.
     """
     if unknown := sorted(changes.keys() - Recipe.__annotations__.keys()):

@@ -1,0 +1,218 @@
+"""Fit on images that are not aligned: fit, restore each image to its mean position, fit again.
+
+A network that is trained on images up to four pixels off cannot learn how far off each is: it scores all positions
+within four pixels alike, and the highest of them is arbitrary. Their *mean*, however, is where such images stand on
+average. So the training images are restored to the mean of their scores, the next network sees images that are nearly
+aligned, and so on until hardly any image moves.
+
+The images are then aligned up to one move, common to all of them. A classifier, if given, chooses this move: the one
+with the highest mean confidence on the training images. It needs no labels.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from unshift import distributed as ranks
+from unshift.coordinates import Pose, rows
+from unshift.data.photos import ImageFolder
+from unshift.data.reading import open_reader
+from unshift.evaluation import in_its_dtype
+from unshift.files import load
+from unshift.inputs import is_list
+from unshift.network import as_float
+from unshift.restorer import Restorer
+from unshift.shifts import check_images, ravel
+from unshift.training.checkpoint import check_identity
+
+if TYPE_CHECKING:
+    from unshift.training.fitting import Plan
+
+__all__ = ["Classifier", "MeanPosition", "best_move", "fit_unaligned"]
+
+ROUNDS = 6
+"""Maximum number of fits, before the one with the classifier's move."""
+CONVERGED = 0.02
+"""Stop when a smaller share of the images moves from round to round."""
+COMPARED = 2000
+"""Number of images that are compared between rounds."""
+CANDIDATES, FINALISTS = 4096, 32
+"""Maximum number of moves that the classifier tries, and of those that it tries on more images."""
+FIRST_IMAGES, FINAL_IMAGES = 32, 512
+"""Number of images on which it tries them."""
+BATCH = 256
+
+Classifier = Callable[[Tensor], Tensor]
+
+
+class MeanPosition:
+    """Restore images to the circular mean of their positions, weighted by a restorer's scores; then move all alike.
+
+    For training only: a mean of floats is not exact.
+    """
+
+    def __init__(self, restorer: Restorer, move: Pose | None = None) -> None:
+        self.restorer, self.move = restorer, move
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> Tensor:
+        """Restore a batch of images."""
+        coordinates, unit = self.restorer.coordinates, self.restorer.scorer.score_unit
+        scores = self.restorer.scorer.scores(coordinates.canvas(images))
+        score_map = scores.map()
+        copies, size = score_map.shape[1], tuple(score_map.shape[2:])
+        probability = (score_map.double() * unit).flatten(1).softmax(1).view(len(images), copies, -1)
+        copy = probability.sum(2).argmax(1)  # the most probable of the turned copies
+        of_copy = probability[torch.arange(len(images)), copy].view(-1, *size)
+        mean = torch.stack([_circular_mean(of_copy, axis) for axis in range(len(size))], 1)
+        pose = coordinates.pose(copy * math.prod(size) + ravel(mean, size), scores, check_images(images))
+        restored: Tensor = coordinates.undo(images, pose)
+        if self.move is None:
+            return restored
+        every = rows(self.move, torch.zeros(len(images), dtype=torch.int64))
+        moved: Tensor = coordinates.redo(restored, every)
+        return moved
+
+
+def _circular_mean(probability: Tensor, axis: int) -> Tensor:
+    """Return the circular mean along one axis of ``(batch, *positions)``, rounded to a position."""
+    others = [at for at in range(1, probability.ndim) if at != 1 + axis]
+    along = probability.sum(others) if others else probability
+    n = along.shape[1]
+    angle = torch.arange(n, dtype=torch.float64) * (2 * math.pi / n)
+    mean = torch.atan2((along * angle.sin()).sum(1), (along * angle.cos()).sum(1))
+    return (mean * (n / (2 * math.pi))).round().long() % n
+
+
+def fit_unaligned(
+    images: Any,
+    plan: Plan,
+    *,
+    classifier: Classifier | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+) -> Restorer:
+    """Alternate fitting and restoring the training images until they no longer move.
+
+    Args:
+        images: As for :func:`unshift.fit`.
+        plan: Fits once.
+        classifier: Chooses the move of all images that alignment leaves open.
+        checkpoint: Prefix of the files of each round: its state, and its restorer once it is finished.
+        resume: Continue from these files.
+
+    Returns:
+        The restorer of the last round. Its metadata hold the share of images that moved in each round.
+
+    Raises:
+        ValueError: If the files to resume from belong to another run.
+    """
+    images = ImageFolder(images) if isinstance(images, str | Path) else images
+    rounds = _Rounds(plan, checkpoint, resume)
+    moved: list[float] = []
+    restorer = rounds.fit(images, warn=False)  # the first round need not be good
+    while rounds.count < ROUNDS and (not moved or moved[-1] >= CONVERGED):
+        before, restorer = restorer, rounds.fit(_map(images, MeanPosition(restorer)))
+        moved.append(_share_moved(images, before, restorer))
+    alignment: dict[str, Any] = {"rounds": rounds.count, "moved": moved}
+    if classifier is not None:
+        move, confidence = best_move(restorer, images, classifier)
+        alignment["classifier"] = {"shift": move.shift[0].tolist(), "confidence": confidence}
+        if move.turn is not None:
+            alignment["classifier"]["turn"] = int(move.turn[0])
+        restorer = rounds.fit(_map(images, MeanPosition(restorer, move)), move=alignment["classifier"])
+    rounds.remove_files()
+    restorer.metadata["alignment"] = alignment
+    return restorer
+
+
+class _Rounds:
+    """Fits round after round. Finished rounds are saved, so that a killed run can resume."""
+
+    def __init__(self, plan: Plan, checkpoint: str | Path | None, resume: bool) -> None:
+        self.plan, self.checkpoint, self.resume = plan, checkpoint, resume
+        self.count = 0
+        self.identity: dict[str, Any] = {}
+
+    def fit(self, images: Any, warn: bool = True, move: Any = None) -> Restorer:
+        """Return the restorer of the next round, from its file if there is one."""
+        number, self.count = self.count, self.count + 1
+        if self.checkpoint is None:
+            return self.plan.finish(self.plan.prepare(images), None, False, warn)
+        state, file = self._files(number)
+        # The original images identify all rounds: each follows from them and the round before.
+        run = self.plan.prepare(images) if number == 0 or not (self.resume and file.exists()) else None
+        if number == 0 and run is not None:
+            self.identity = {**run.identity(), "bits": self.plan.bits}
+        identity = {**self.identity, "move": move}
+        if self.resume and file.exists():
+            restorer = load(file)
+            check_identity(file, restorer.metadata.pop("run", {}), identity)
+            assert isinstance(restorer, Restorer)
+            return restorer
+        assert run is not None
+        restorer = self.plan.finish(run, state, self.resume, warn)
+        if ranks.is_first():
+            restorer.metadata["run"] = identity
+            restorer.save(file)
+            del restorer.metadata["run"]
+        return restorer
+
+    def _files(self, number: int) -> tuple[Path, Path]:
+        return Path(f"{self.checkpoint}.{number}"), Path(f"{self.checkpoint}.{number}.safetensors")
+
+    def remove_files(self) -> None:
+        """Delete the files of all rounds, also those of an earlier run with more of them."""
+        if self.checkpoint is not None and ranks.is_first():
+            for file in itertools.chain.from_iterable(map(self._files, range(ROUNDS + 1))):
+                file.unlink(missing_ok=True)
+
+
+def _map(images: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """Apply ``function`` to all images: at once to those in memory, to others as they are read."""
+    return [function(image[None])[0] for image in images] if is_list(images) else open_reader(images).through(function)
+
+
+def _first(images: Any, count: int) -> Iterable[Tensor]:
+    """Yield the first ``count`` images in batches of one size."""
+    reader = open_reader(images)
+    for part in itertools.chain.from_iterable(reader.read(reader.rows(BATCH))):
+        yield part[:count]
+        count -= len(part)
+        if count <= 0:
+            return
+
+
+def _share_moved(images: Any, one: Restorer, other: Restorer) -> float:
+    """Return the share of images that two restorers restore differently."""
+    restore = [MeanPosition(restorer) for restorer in (one, other)]
+    pairs = [(restore[0](part) != restore[1](part)).flatten(1).any(1) for part in _first(images, COMPARED)]
+    return float(torch.cat(pairs).double().mean())
+
+
+@torch.no_grad()
+def best_move(restorer: Restorer, images: Any, classifier: Classifier) -> tuple[Pose, float]:
+    """Return the move of all aligned images with the highest mean confidence of a classifier, and that confidence."""
+    coordinates, net = restorer.coordinates, in_its_dtype(classifier)
+    aligned = torch.cat([as_float(MeanPosition(restorer)(part)) for part in _first(images, FINAL_IMAGES)])
+    moves: Pose = coordinates.moves(check_images(aligned))
+    count = len(moves.shift)
+    if count > CANDIDATES:
+        moves = rows(moves, torch.randperm(count, generator=torch.Generator().manual_seed(0))[:CANDIDATES])
+
+    def confidence(number: int, batch: Tensor) -> float:
+        move = rows(moves, torch.full((len(batch),), number))
+        return float(net(coordinates.redo(batch, move)).softmax(1).amax(1).mean())
+
+    first = torch.tensor([confidence(number, aligned[:FIRST_IMAGES]) for number in range(len(moves.shift))])
+    finalists = first.topk(min(FINALISTS, len(first))).indices.tolist()
+    final = {number: confidence(number, aligned) for number in finalists}
+    best = max(final, key=lambda number: final[number])
+    return rows(moves, slice(best, best + 1)), final[best]

@@ -1,0 +1,360 @@
+"""The images to train on: surveyed once, rejected if they carry no position, split, and read in a seeded order.
+
+A survey reads every image once before training and stores four integers of it, among them a fingerprint of its content
+and a sum over its pixels that no shift changes. Only images whose sums agree are read again and compared, so detecting
+shifted copies takes near-linear time and constant memory per image, for any number of images.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+import torch
+from torch import Tensor
+
+from unshift import distributed as ranks
+from unshift.coordinates import Coordinates, Pose
+from unshift.coordinates.lossy import Kind, Moves
+from unshift.data.photos import ImageFolder
+from unshift.data.reading import Batch, Reader, fingerprint, one_tensor, open_reader
+from unshift.exact import ordered_bits, rank_restored
+from unshift.inputs import Images, batches, is_list
+from unshift.network import as_float
+from unshift.progress import Progress
+from unshift.shifts import check_images, undo
+from unshift.training.augmentation import Augmentation
+from unshift.training.scenes import Background, Scenes, plain_ground
+
+__all__ = ["SAMPLE_BYTES", "Examples", "ImageOptions", "shifted_copies", "survey"]
+
+SAMPLE = 1000
+"""Number of images whose pixels calibrate the integers, if they fit in ``SAMPLE_BYTES``."""
+SAMPLE_BYTES = 2**24
+GROUND_OBJECTS = 256
+"""Number of objects whose edges determine their plain background."""
+FINGERPRINTS = 64
+"""Number of training images whose fingerprints a restorer stores."""
+SURVEY_BATCH, SURVEY_PIXELS = 64, 2**23
+"""Images surveyed at a time, at most, and their pixels."""
+SUM_PIXELS = 2**18
+"""Pixels hashed at a time, as int64: they fit in a core's cache."""
+
+
+class ImageOptions(TypedDict, total=False):
+    """Which images are used, what is made of them, and how they move."""
+
+    validation: int | float
+    """Number or share of images held out. Default: a tenth."""
+    drop_unusable: bool
+    """Leave out constant images and moved copies of others instead of raising an error."""
+    skip_unreadable: bool
+    """Leave out images that cannot be read; ``metadata["unreadable"]`` names them."""
+    workers: int
+    """Processes that read images during training. Default: those of a ``DataLoader``, else none."""
+    scene: Sequence[int] | None
+    """Size of the scenes, for coordinates that cut a window out of one: each image is an object, pasted at a random
+    place, which is the target. Default: twice the window."""
+    background: str | Path | Background
+    """Background of scenes: "plain", "noise", "clutter" (pieces of other images, the default), a folder of images, or
+    a function as described in :mod:`unshift.training.scenes`."""
+    moves: Kind
+    """The pixels that enter where a move vacates: "circular" (the default), the pixels that left; "zeros"; "edge", the
+    nearest pixel; "crop", the rest of the photo, of which the network sees a window smaller by ``scope`` on every side.
+    All but the first lose pixels, so images are really moved during training."""
+    scope: int | None
+    """Largest such move along each axis, in pixels. Default: an eighth of the shorter side."""
+
+
+DEFAULTS: ImageOptions = {
+    "validation": 0.1,
+    "drop_unusable": False,
+    "skip_unreadable": False,
+    "workers": 0,
+    "scene": None,
+    "background": "clutter",
+    "moves": "circular",
+    "scope": None,
+}
+
+
+class Examples:
+    """The images to train on, and their targets.
+
+    Args:
+        images: Anything that :func:`unshift.data.reading.open_reader` takes, or a folder of image files. The tensors of
+            a list may have any sizes.
+        coordinates: What to undo.
+        seed: Seed of the split and of the order.
+        progress: Show the progress of the survey.
+        **options: See :class:`ImageOptions`.
+
+    Raises:
+        ValueError: If no images are left to train on or to hold out, or the options do not fit.
+    """
+
+    def __init__(
+        self,
+        images: Any,
+        coordinates: Coordinates,
+        *,
+        seed: int = 0,
+        progress: bool = False,
+        **options: Unpack[ImageOptions],
+    ) -> None:
+        chosen: ImageOptions = {**DEFAULTS, **options}
+        validation, scene, skip = chosen["validation"], chosen["scene"], chosen["skip_unreadable"]
+        if isinstance(images, str | Path):
+            images = ImageFolder(images)
+        if not isinstance(validation, int) and not 0 < validation < 1:
+            raise ValueError(f"validation must be a number of images, or a share between 0 and 1, got {validation!r}")
+        self.coordinates, self.seed = coordinates, seed
+        self.ragged = is_list(images) and len({image.shape for image in images}) > 1
+        self.reader = open_reader(images, chosen["workers"])
+        first = _first_readable(self.reader, skip)
+        check_images(first)
+        # Of images of several sizes, filters must fit the least size along each axis.
+        shapes = [image.shape for image in images] if self.ragged else [first.shape[1:]]
+        self.shape = tuple(map(min, zip(*shapes, strict=False)))
+        if scene is not None and not coordinates.labels.scenes:
+            raise ValueError("scene is for coordinates that cut a window out of one: Scene((32, 32))")
+        window = coordinates.describe()["window"] if coordinates.labels.scenes else ()
+        size = tuple(scene or [2 * n for n in window])
+        self.scenes = Scenes(size, window, self.shape, chosen["background"]) if window else None
+        self.moves = Moves.of(chosen["moves"], coordinates, chosen["scope"], self.shape[1:])
+        if self.moves is not None:
+            self.shape = (self.shape[0], *self.moves.seen(self.shape[1:]))
+        coordinates.canvas(first)  # raises if the images do not fit
+        self.survey = survey(self.reader, first.numel(), skip, progress, self.ragged)
+        rows = _usable(self.survey, self.reader, chosen["drop_unusable"])
+        held_out = validation if isinstance(validation, int) else max(1, round(validation * len(rows)))
+        if not 1 <= held_out < len(rows):
+            raise ValueError(f"validation must leave images to train on: got {validation!r} of {len(rows)} images")
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))
+        self.train, self.held = rows[order[held_out:]], rows[order[:held_out]]
+        ranks.check_enough(len(self.train))
+        if self.scenes is not None:
+            objects = self.reader.read(self.train[:GROUND_OBJECTS].sort().values.split(16))
+            self.scenes.value = plain_ground(itertools.chain.from_iterable(objects))
+            self.shape, self.ragged = (self.shape[0], *size), False
+
+    @property
+    def size(self) -> list[int]:
+        """Size of the images, or of the scenes made of them; empty where images differ in size."""
+        return [] if self.ragged else list(self.shape[1:])
+
+    def describe(self) -> dict[str, Any]:
+        """Return the coordinates and the properties of the images as plain data."""
+        optional = {
+            "scenes": self.scenes and self.scenes.describe(),
+            "moves": self.moves and self.moves.describe(),
+            "unreadable": [*self.survey.unreadable.values()],
+        }
+        description = {"coordinates": self.coordinates.describe(), "size": self.size, "train_images": len(self.train)}
+        return description | {key: value for key, value in optional.items() if value}
+
+    def digest(self) -> str:
+        """Return a digest of the contents of all images."""
+        return hashlib.sha256(self.survey.contents.numpy().tobytes()).hexdigest()
+
+    def fingerprints(self) -> list[int]:
+        """Return the smallest fingerprints of the images, by which they can be recognised."""
+        smallest: list[int] = self.survey.contents.unique()[:FINGERPRINTS].tolist()
+        return smallest
+
+    def epoch(self, number: int, batch_size: int, step: int = 0) -> Iterator[tuple[Batch, int]]:
+        """Yield the batches of an epoch from ``step`` on: this rank's share of each, and the size of the whole batch.
+
+        They depend on the seed, the epoch and the step alone, so a resumed run sees the same ones.
+        """
+        shuffle = torch.Generator().manual_seed((self.seed * 100_003 + number + 1) % 2**63)
+        batches = self.reader.shuffled(self.train, shuffle).split(batch_size)[step:]
+        # A rank without a share of a small last batch reads an image all the same; its loss has weight 0.
+        shares = (ranks.share(rows) if len(rows) > ranks.rank() else rows[:1] for rows in batches)
+        sizes = (len(rows) for rows in batches)
+        return zip(self.reader.read(shares, seed=self.seed * 100_003 + number + 1), sizes, strict=True)
+
+    def held_out(self, batch_size: int) -> Iterator[Batch]:
+        """Yield this rank's share of the validation images, the same ones each time."""
+        rows = ranks.share(self.held.sort().values if len(self.held) > batch_size else self.held)
+        return self._as_seen(self.reader.read(part for part in rows.split(batch_size) if len(part)))
+
+    def _as_seen(self, read: Iterator[Batch]) -> Iterator[Batch]:
+        """Yield images, scenes made of them, or the part of them that a move leaves: the same ones each time."""
+        generator = torch.Generator().manual_seed(self.seed)
+        make = self.scenes if self.moves is None else self.moves.left
+        return read if make is None else ([make(part, generator) for part in batch] for batch in read)
+
+    def last_augmentation(self) -> dict[str, Augmentation]:
+        """Return what is done to images after all augmentations: making scenes of them, or moving them."""
+        last: dict[str, Augmentation | None] = {"scenes": self.scenes, "moves": self.moves}
+        return {name: augment for name, augment in last.items() if augment is not None}
+
+    @functools.cached_property
+    def sample(self) -> Images:
+        """Canvases of the first images to train on."""
+        rows = self.train[: max(1, min(SAMPLE, SAMPLE_BYTES // math.prod(self.shape)))].sort().values
+        read = self._as_seen(self.reader.read(rows.split(16)))
+        canvases = (self.coordinates.canvas(part).flatten(0, 1) for part in itertools.chain.from_iterable(read))
+        return [*itertools.chain.from_iterable(canvases)][:SAMPLE] if self.ragged else torch.cat([*canvases])[:SAMPLE]
+
+    def range(self) -> list[float]:
+        """Return the least and the largest pixel value of the sample."""
+        ends = [as_float(torch.stack(part.aminmax())) for part in batches(self.sample, SAMPLE)]
+        return [round(float(min(low for low, _ in ends)), 6), round(float(max(high for _, high in ends)), 6)]
+
+    def target(self, images: Tensor, pose: Pose | None) -> Tensor:
+        """Return the candidates of ``pose``, or of the identity, ``(batch,)``."""
+        size = tuple(images.shape[2:])  # that of a window, if it is one
+        zero = torch.zeros(len(images), dtype=torch.int64)
+        identity = Pose(zero[:, None].expand(-1, len(size)), zero, zero.double())
+        return self.coordinates.candidate(pose or identity, size)
+
+
+def _first_readable(reader: Reader, skip_unreadable: bool) -> Tensor:
+    for batch in reader.read(reader.rows(1), unreadable={} if skip_unreadable else None):
+        if batch:
+            return batch[0]
+    raise ValueError("fit needs at least two images, got 0")
+
+
+# --- the survey ---------------------------------------------------------------------------------------------------
+
+
+class Survey(NamedTuple):
+    """The result of reading every image once."""
+
+    rows: Tensor
+    """Rows of the readable images ``(n,)``; the others follow this order."""
+    contents: Tensor
+    """Fingerprint of the content of each."""
+    sums: Tensor
+    """Shift-invariant sum over the pixels of each."""
+    constant: Tensor
+    """Whether each channel of it is constant."""
+    unreadable: dict[int, str]
+    """Reasons why the other rows could not be read."""
+
+
+def survey(
+    reader: Reader, pixels: int = 1, skip_unreadable: bool = False, progress: bool = False, ragged: bool = False
+) -> Survey:
+    """Read every image once, about ``pixels`` values each; ranks share the work.
+
+    Raises:
+        ValueError: If images cannot be read (unless skipped), are not finite, or differ in shape (unless ragged, where
+            sizes may differ).
+    """
+    unreadable: dict[int, str] = {}
+    requested: list[Tensor] = []
+    first: tuple[list[int], str] | None = None
+
+    def requests() -> Iterator[Tensor]:
+        for rows in reader.rows(max(1, min(SURVEY_BATCH, SURVEY_PIXELS // pixels)) * ranks.count()):
+            requested.append(ranks.share(rows))
+            if len(requested[-1]):
+                yield requested[-1]
+
+    table = array("q")  # a list of small tensors would fragment the memory between the large ones
+    with Progress("images", len(reader) or None, "images surveyed", progress) as bar:
+        batches = reader.read(requests(), unreadable=unreadable if skip_unreadable else None)
+        for number, batch in enumerate(batches):
+            rows = torch.tensor([row for row in requested[number].tolist() if row not in unreadable])
+            for images in batch:  # a stream may end within a batch, so rows may outnumber images
+                shape, name = list(images.shape[1:]), reader.name(int(rows[0]))
+                first = first or (shape, name)
+                if shape != first[0] and not (ragged and (shape[0], len(shape)) == (first[0][0], len(first[0]))):
+                    raise ValueError(
+                        f"the images differ in shape: {first[1]} has {tuple(first[0])}, {name} has {tuple(shape)}; "
+                        f"give a size for all, such as --size {'x'.join(map(str, first[0][1:]))}"
+                    )
+                table.extend(_describe(rows[: len(images)], images).flatten().tolist())
+                rows = rows[len(images) :]
+                bar.update(len(images) * ranks.count())
+    columns = ranks.gathered(torch.tensor(table, dtype=torch.int64).view(-1, 4))
+    rows, contents, sums, constant = columns[columns[:, 0].argsort()].unbind(1)
+    reasons = dict(sorted((row, why) for row, why in ranks.gathered_json([*unreadable.items()])))
+    return Survey(rows, contents, sums, constant.bool(), reasons)
+
+
+def _describe(rows: Tensor, images: Tensor) -> Tensor:
+    """Return row, content, sum and constancy of each image, ``(n, 4)``."""
+    check_images(images)
+    if images.is_floating_point() and not bool(torch.isfinite(images).all()):
+        raise ValueError("images must be finite, got NaN or infinity")
+    contents = torch.tensor([fingerprint(image) for image in images])
+    flat = images.flatten(2)
+    constant = (flat == flat[:, :, :1]).all(2).all(1)
+    sums = torch.cat([_shift_invariant(part) for part in images.split(max(1, SUM_PIXELS // images[0].numel()))])
+    return torch.stack([rows, contents, sums, constant.long()], 1)
+
+
+def _usable(surveyed: Survey, reader: Reader, drop: bool) -> Tensor:
+    """Return the rows of images with a position to learn. Raise a ``ValueError`` for others, or drop them."""
+    count = len(surveyed.rows)
+    if count < 2:
+        raise ValueError(f"fit needs at least two images, got {count}")
+    constant, copies = surveyed.rows[surveyed.constant], shifted_copies(surveyed, reader)
+    if not drop and len(constant):
+        raise ValueError(
+            f"{len(constant)} of {count} images are constant (the first is {reader.name(int(constant[0]))}): "
+            "they look the same after every shift; remove them, or drop them with drop_unusable"
+        )
+    if not drop and copies:
+        raise ValueError(
+            f"{len(copies)} of {count} images are shifted copies of others (the first is {reader.name(copies[0])}): "
+            "only one of them can be unshifted; remove them, or drop them with drop_unusable"
+        )
+    copied = torch.isin(surveyed.rows, torch.tensor(copies, dtype=torch.int64))
+    usable = surveyed.rows[~surveyed.constant & ~copied]
+    if len(usable) < 2:
+        raise ValueError(f"fewer than two of the {count} images are usable: all others are constant or copies")
+    return usable
+
+
+def shifted_copies(surveyed: Survey, reader: Reader) -> list[int]:
+    """Return the rows of images that equal an earlier image shifted by anything but 0.
+
+    Only images whose sums agree are read, and compared by their canonical shifts.
+    """
+    varied = (~surveyed.constant).nonzero().flatten()
+    sums, contents = surveyed.sums[varied], surveyed.contents[varied]
+    # Plain repeats are harmless: each content is read once, and only if another content has the same sum.
+    pairs = torch.stack([sums, contents], 1).unique(dim=0)
+    _, inverse, count = pairs[:, 0].unique(return_inverse=True, return_counts=True)
+    suspects = {*pairs[count[inverse] > 1, 1].tolist()}
+    same_content: dict[int, list[int]] = {}
+    for row, content in zip(surveyed.rows[varied].tolist(), contents.tolist(), strict=True):
+        if content in suspects:
+            same_content.setdefault(content, []).append(row)
+    firsts = torch.tensor([rows[0] for rows in same_content.values()], dtype=torch.int64)
+    starts: dict[bytes, int] = {}
+    copies: list[int] = []
+    read = reader.read(firsts.split(1) if len(firsts) else [])
+    for rows, batch in zip(same_content.values(), read, strict=True):
+        start, digest = _canonical(one_tensor(batch))
+        if starts.setdefault(digest, start) != start:
+            copies += rows
+    return sorted(copies)
+
+
+def _canonical(image: Tensor) -> tuple[int, bytes]:
+    """Return the shift of an image ``(1, channel, *spatial)`` from its canonical form, and a digest of that form."""
+    start = int(rank_restored(image[None], torch.ones(1, dtype=torch.bool)).argmax())
+    position = torch.stack(torch.unravel_index(torch.tensor([start]), image.shape[2:]), 1)
+    form = undo(image, position).contiguous().flatten().view(torch.uint8).numpy().data
+    return start, hashlib.sha256(form).digest()
+
+
+def _shift_invariant(images: Tensor) -> Tensor:
+    """Return one int64 per image: the sum of hashed pixels modulo 2^64, which no shift changes."""
+    channel = torch.arange(images.shape[1], device=images.device).view(1, -1, 1)
+    mixed = (ordered_bits(images).flatten(2) + channel * 0x632BE5AB) * 0x1E3779B97F4A7C15
+    mixed = (mixed ^ (mixed >> 29)) * 0x3F58476D1CE4E5B9
+    return (mixed ^ (mixed >> 32)).sum((1, 2))
