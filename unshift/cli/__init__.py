@@ -1,26 +1,28 @@
 """The ``unshift`` command.
 
-Exit codes: 0 done, 1 a check failed (``verify`` found a mismatch), 2 bad input or usage, 130 Ctrl-C.
-Errors are one line on stderr; results go to stdout, as text or (``--json``) as JSON and nothing else.
-PyTorch is imported inside the commands: ``--help`` must not wait for it.
+Exit codes: 0 success, 1 a check failed (``verify`` found a mismatch), 2 bad input or usage, 130 Ctrl-C.
+An error is one line on stderr. Results go to stdout, as text or, with ``--json``, as JSON only.
+PyTorch is imported inside the commands, so that ``--help`` is fast.
 """
 
 from __future__ import annotations
 
+import signal
+import sys
 from typing import Annotated
 
 import typer
 
 from unshift import __version__
-from unshift.cli import calibrate, data, demo, evaluate, export, fit, models, reproduce, restore, verify
+from unshift.cli import calibrate, data, demo, evaluate, export, fit, models, restore, verify
 from unshift.cli.errors import Group
+from unshift.cli.options import Command
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     cls=Group,
     name="unshift",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -31,21 +33,20 @@ app = typer.Typer(
 def unshift(
     ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", envvar="UNSHIFT_DEBUG", help="Show the traceback of an error.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", envvar="UNSHIFT_DEBUG", help="Show tracebacks.")] = False,
 ) -> None:
-    """Undo the pose of an image (its shift, turn or rotation) before any frozen classifier sees it.
+    """Undo the pose of an image (its shift, turn or rotation) before a frozen classifier sees it.
 
     \b
-    See it work, on digits that come with the package, in about a minute:
-      unshift reproduce
-    Make a restorer for your own images, and use it:
+    Try it on the digits that come with the package (about a minute):
+      unshift evaluate
+    Measure the gain for your own classifier and images:
+      unshift evaluate photos/ --restorer photos.safetensors --classifier resnet.pt2 --report report/
+    Train a restorer on your own images, and use it:
       unshift fit photos/ --preset seam --size 64 --out photos.safetensors
       unshift restore shifted/ --restorer photos.safetensors --out restored/
-    Measure what your own classifier gains, and check the promise of exactness:
-      unshift evaluate --data mnist --restorer mnist --classifier lenet5-mnist
-      unshift verify --data mnist --restorer mnist
+    Check that it is exact:
+      unshift verify mnist-10k --restorer mnist
 
     Every command has its own --help with examples.
     """
@@ -55,14 +56,29 @@ def unshift(
         print(ctx.get_help())
 
 
-# In the order in which --help lists them, each with its docstring; its own --help is the docstring of its module.
-for module in (reproduce, fit, evaluate, calibrate, restore, verify, models, export, demo):
+# In the order of --help, which shows the functions' docstrings; each command's own --help is its module's docstring.
+for module in (evaluate, fit, restore, verify, calibrate, models, export, demo):
     name = module.__name__.rpartition(".")[2]
     command = getattr(module, name)
-    app.command(name, help=module.__doc__, short_help=command.__doc__)(command)
+    app.command(name, cls=Command, help=module.__doc__, short_help=command.__doc__)(command)
 app.add_typer(data.app, name="data")
+
+
+@app.command(hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def reproduce() -> None:
+    """Raise an error that names the successor of this command."""
+    raise ValueError(
+        "the paper's tables and figures are not part of the package: run `python -m reproduction NAME` in a clone of "
+        "the repository. `unshift evaluate` measures the main result"
+    )
 
 
 def main() -> None:
     """Run the command line: the entry point ``unshift``."""
-    app(prog_name="unshift")
+    try:
+        app(prog_name="unshift")
+    except KeyboardInterrupt:  # outside Group.main
+        sys.exit(130)
+    finally:
+        # From here on, Ctrl-C would end the process by signal, without the exit code.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""``unshift data``: the named data sets, listed and downloaded."""
+"""``unshift data``: list and download the named data sets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from unshift.cli.options import Json
+from unshift.cli.options import Command, Json
 from unshift.cli.printing import file_size, print_json, print_table
 
 app = typer.Typer(rich_markup_mode=None)
@@ -20,36 +20,32 @@ def data(ctx: typer.Context) -> None:
         print(ctx.get_help())
 
 
-@app.command("list")
+@app.command("list", cls=Command)
 def data_list(as_json: Json = False) -> None:
-    """List the named data sets: which are on this computer, where, and how large.
+    """List the named data sets: whether each is on this computer, its size and licence.
 
-    They are kept in $UNSHIFT_DATA, or in ~/.cache/unshift. mnist-10k comes with the package.
+    The folder is $UNSHIFT_DATA, or ~/.cache/unshift. mnist-10k is part of the package.
     """
     from unshift.data import status
     from unshift.data.files import root
 
-    found = status()
+    rows = status()
     if as_json:
-        print_json([{**asdict(row), "where": str(row.where)} for row in found])
+        print_json([{**asdict(row), "where": str(row.where)} for row in rows])
         return
-    rows = [
-        [row.name, "here" if row.present else "absent", file_size(row.size), row.licence, row.about] for row in found
-    ]
-    print_table(["name", "", "size", "licence", "what"], rows, right=(2,))
-    print(f"\nin {root()}; absent ones are downloaded at first use, or by `unshift data get NAME`")
+    cells = [[row.name, "yes" if row.present else "no", file_size(row.size), row.licence, row.about] for row in rows]
+    print_table(["name", "present", "size", "licence", "content"], cells, right=(2,))
+    print(f"\nin {root()}; missing ones are downloaded at first use, or by `unshift data get NAME`")
 
 
-@app.command("get")
+@app.command("get", cls=Command)
 def data_get(
-    names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Data sets, as `unshift data list` names them.")
-    ],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Data sets, as in `unshift data list`.")],
     as_json: Json = False,
 ) -> None:
-    """Download what is missing of a data set, and check every byte of it.
+    """Download the missing files of data sets, and check the md5 of every file.
 
-    A download that breaks off leaves nothing behind: give the command again.
+    An interrupted download leaves no file: repeat the command. Needs the extra: pip install 'unshift[data]'
 
     \b
     Examples:
@@ -60,11 +56,11 @@ def data_get(
     from unshift.data.catalogue import find
 
     for name in names:
-        find(name)  # a mistyped second name should not wait for the first download
+        find(name)  # before the first download, so that a misspelt second name is reported at once
     folders = {}
     for name in names:
         folders[name] = str(get(name))
         if not as_json:
-            print(f"{name}  complete and intact in {folders[name]}")
+            print(f"{name}  complete in {folders[name]}")
     if as_json:
         print_json(folders)

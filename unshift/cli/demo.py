@@ -1,23 +1,22 @@
-"""Open a page on which you drag, rotate or draw a digit, and see what a classifier makes of it.
+"""Open a page on which you drag, rotate or draw a digit and see how a frozen classifier labels it.
 
-Side by side and live: the shifted image, the estimator's scores, the restored image, and the verdict of
-a frozen classifier without and with the restorer; and a map of all shifts at once. Everything is computed
-in the browser, from the exported models, by onnxruntime-web. Ctrl-C stops the server.
+The page shows the shifted image, the estimator's scores, the restored image, a map of all shifts, and the prediction
+of a frozen classifier without and with the restorer. The exported models run in the browser, with onnxruntime-web.
+Ctrl-C stops the server.
 
 \b
 Examples:
-  unshift demo                          opens the page
+  unshift demo                          open the page
   unshift demo --port 9000 --no-browser
-  unshift demo --static site/           a folder to host anywhere
+  unshift demo --static site/           write a folder to host anywhere
 """
 
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 import tempfile
-import threading
-import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -26,67 +25,49 @@ import typer
 from unshift.cli.errors import warn
 from unshift.cli.outputs import check_folder
 
+RUNTIME_HELP = "npm archive or folder of onnxruntime-web. Default: downloaded once into the data folder."
+
 
 def demo(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free one.")] = 8765,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; the default lets this machine in only.")
-    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free port.")] = 8765,
+    host: Annotated[str, typer.Option(help="Address to listen on. Default: only for this computer.")] = "127.0.0.1",
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")] = True,
-    static: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Write the page to this folder for any file server, and stop."),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="With --static: write into a folder that is not empty.")
-    ] = False,
-    runtime: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="Take onnxruntime-web from this npm archive or folder.",
-            envvar="UNSHIFT_RUNTIME",
-            show_default="the data folder, or downloaded into it once",
-        ),
-    ] = None,
+    static: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the page to a folder, and exit.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write to a --static folder that is not empty.")] = False,
+    runtime: Annotated[Path | None, typer.Option(metavar="PATH", envvar="UNSHIFT_RUNTIME", help=RUNTIME_HELP)] = None,
 ) -> None:
     """Open a page to drag, rotate and draw digits on."""
+    from unshift.demo.runtime import runtime_files
+    from unshift.demo.server import Server
+    from unshift.demo.site import write
+
+    def write_page(folder: Path) -> None:
+        write(folder, runtime_files(runtime), lambda text: print(text, file=sys.stderr))
+
     if missing := [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]:
         raise ValueError(f"the demo needs {' and '.join(missing)}: pip install 'unshift[demo]'")
     if static is not None:
-        _write_static(static, force, runtime)
+        if static.exists() and not static.is_dir():
+            raise ValueError(f"--static {static} is a file; give a folder")
+        if static.is_dir() and any(static.iterdir()) and not force:
+            raise ValueError(f"{static} is not empty; --force writes the page into it")
+        check_folder(static)
+        write_page(static)
+        print(f"{static / 'index.html'}: serve the folder, for example with python3 -m http.server -d {static}")
         return
-    from unshift.demo.server import is_loopback, listen, serve
 
-    bound = listen(host, port)
-    if not is_loopback(host):
-        warn(f"--host {host} lets other machines in")
-    with bound, tempfile.TemporaryDirectory(prefix="unshift-demo-") as folder:
-        _write(Path(folder), runtime)
-        name = f"[{host}]" if ":" in host else host
-        address = f"http://{name}:{bound.getsockname()[1]}/"
+    with tempfile.TemporaryDirectory(prefix="unshift-demo-") as folder, Server(Path(folder), host, port) as server:
+        if not server.is_local:
+            warn(f"--host {host} lets other machines connect")
+        write_page(Path(folder))
+        address = f"http://{f'[{host}]' if ':' in host else host}:{server.server_address[1]}/"
 
         def ready() -> None:
             print(f"{address}  (Ctrl-C stops it)", flush=True)
-            if browser:  # in a thread: some browsers return only when they are closed
-                threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+            if browser:  # in a process of its own: some browsers return only when they are closed
+                command = [sys.executable, "-m", "webbrowser", address]
+                quiet = subprocess.DEVNULL
+                subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
 
-        serve(Path(folder), bound, ready)
+        server.run(ready)
     print("stopped")
-
-
-def _write_static(folder: Path, force: bool, runtime: Path | None) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--static {folder} is a file; give a folder")
-    if folder.is_dir() and any(folder.iterdir()) and not force:
-        raise ValueError(f"{folder} is not empty; --force writes the page into it")
-    check_folder(folder)
-    _write(folder, runtime)
-    print(f"{folder / 'index.html'}: serve the folder with any file server, e.g. python3 -m http.server -d {folder}")
-
-
-def _write(folder: Path, runtime: Path | None) -> None:
-    from unshift.demo.runtime import runtime_files
-    from unshift.demo.site import write
-
-    write(folder, runtime_files(runtime), lambda text: print(text, file=sys.stderr))

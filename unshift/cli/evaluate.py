@@ -1,227 +1,252 @@
-"""Measure how often a restorer is right, and what a frozen classifier gains by it.
+"""Measure how often a restorer is right, and the gain of a frozen classifier behind it.
 
-Without a classifier, this is the share of unmoved images that the restorer leaves as they are. Where moves are undone
-exactly, moved images have the same share: every shift of an image is restored to the same image.
+Without arguments, measure the restorer mnist and the classifier lenet5-mnist on the MNIST test digits that come with
+the package, and write report/index.html. This takes about a minute and needs no download.
 
-With a classifier, it is also the accuracy on images that are moved at random, up to each of --scopes, without and with
-the restorer. The moves are those that the restorer undoes: shifts, turns, rotations. With --seeds 2 or more, it is also
-the share of images that get the same verdict under all random moves. At scope 0 nothing moves; at all other scopes, a
-restorer that undoes turns gets any turn.
+The rates are measured on unmoved images: the share that the restorer leaves exactly as they are. If it undoes moves
+exactly, they hold for moved images too. The confidence is compared with the share restored exactly (expected
+calibration error, 15 bins). With --border zeros, edge or crop, images lose the pixels that leave them, also here.
 
-The classes are those of the data: of a folder, its subfolders in alphabetical order (cat/1.jpg and dog/2.jpg are of the
-classes 0 and 1), of a .npz file, the numbers in its array 'labels'. The output names them: the classifier's logits
-have to be in that order.
+With a classifier, the main result is its accuracy on randomly moved images, without and with the restorer. Each --scope
+limits the moves: shifts up to that many pixels, rotations up to that many degrees. Scope 0 moves nothing; at every
+other scope, turns are not limited. With --repeats 2 or more, "consistent" is the share of images whose predicted class
+is the same for all their random moves.
 
-The confidence is compared with the share that is restored exactly (expected calibration error, 15 bins), and the errors
-among the 90% of the images with the highest confidence are counted. --report draws both. With --min-confidence,
-images of a lower confidence go to the classifier unchanged.
+--report writes one page with these tables, the accuracy lost at each shift of up to 3 pixels, images before and after,
+and plots of the confidence.
 
-With --moves zeros, edge or crop, images lose the pixels that leave them. The rates are then those of moves up to the
-largest of --scopes, found to the pixel. Crops are windows that leave that many pixels on every side.
+The classifier's logits must be in the order of the labels. For a folder, the classes are its subfolders in alphabetical
+order (cat/1.jpg is class 0, dog/2.jpg class 1); for an .npz file, the array 'labels' holds their numbers.
 
-The images are prepared like those the restorer was trained on; --size, --crop, --channels and --pad change that.
-
-A shipped classifier gets the restored images scaled to the size it takes. Your own takes images (batch,
-channel, height, width) with values in 0..1, all of the size the restorer works on, and returns logits
-(batch, classes). It is a TorchScript file (torch.jit.save), a torch.export file ending in .pt2, or
-module:function, called without arguments, that returns an nn.Module. All three run code that comes with
-them: use only what you trust.
+The images are prepared like the training images of the restorer; --size, --crop, --channels and --pad change that. A
+restorer for any size gets image files at their original size, as in `unshift restore`. A shipped classifier gets images
+scaled to its size. Your classifier gets images (batch, channel, height, width) with values in 0..1 and returns logits
+(batch, classes). It is a TorchScript file (torch.jit.save), a torch.export file ending in .pt2, or module:function,
+which is called without arguments and returns an nn.Module. All three run code: use only files that you trust.
 
 \b
 Examples:
-  unshift evaluate --data mnist --restorer mnist --report report/
-  unshift evaluate --data mnist --restorer mnist-paper --classifier lenet5-mnist --seeds 3
-  unshift evaluate --data photos/ --restorer photos.safetensors --classifier resnet.pt2 --size 224
-  unshift evaluate --data cifar10 --restorer cifar10 --classifier mymodels:resnet --scopes 0,4
-  unshift evaluate --data mnist --restorer mnist --classifier lenet5-mnist --moves zeros --scopes 0-4
-  unshift evaluate --data mnist --restorer mnist-rotation --classifier lenet5-mnist --limit 500
+  unshift evaluate
+  unshift evaluate photos/ -r photos.safetensors -c resnet.pt2 --size 224 --report report/
+  unshift evaluate mnist -r mnist-paper -c lenet5-mnist --repeats 3
+  unshift evaluate cifar10 -r cifar10 -c mymodels:resnet --scope 0,4
+  unshift evaluate mnist -r mnist -c lenet5-mnist --border zeros --scope 0-4
+  unshift evaluate mnist-10k -r mnist-rotation -c lenet5-mnist --limit 500
 """
 
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from unshift.cli import options
-from unshift.cli.classifiers import OneSize, at_its_size, load_classifier, try_classifier
-from unshift.cli.prepared_data import Remembered, open_for
+from unshift.cli import options, report
+from unshift.cli.classifiers import adapt_images, load_classifier, try_classifier
+from unshift.cli.errors import warn
+from unshift.cli.options import moves_option, output_option
+from unshift.cli.outputs import check_folder
+from unshift.cli.prepared_data import TrainingImages, open_for
 from unshift.cli.printing import named, percent, print_json, print_table, rates_line, reliability_line
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from unshift.data import ImageSource
     from unshift.evaluation import ScopeRow
-    from unshift.restorer import Chain, Restorer
+    from unshift.restorer import Chain, Estimate, Restorer
 
-Seeds = Annotated[int, typer.Option(min=1, help="Random moves of each image; consistency needs two.")]
-Report = Annotated[
-    Path | None,
-    typer.Option(help="Folder for a page with the calibration plot and the curve of risk against coverage."),
-]
+DATA, RESTORER, CLASSIFIER, REPORT = "mnist-10k", "mnist", "lenet5-mnist", Path("report")
+"""The defaults if no data is given."""
 DEFAULT_SCOPES = {"pixels": range(9), "degrees": (0, 10, 20, 45, 90, 180)}
+SCOPE_HELP = "Limits of the random moves: 0-8, or 0,2,4, or any. Default: 0-8 pixels, or 0,10,20,45,90,180 degrees."
+REPORT_HELP = "Write a page with tables and figures to this folder."
 
 
 def evaluate(
-    data: options.Data,
-    restorer: options.Model,
+    data: options.Data = "",
+    restorer: options.Model = "",
     classifier: options.Classifier = None,
+    min_confidence: options.MinConfidence = 0.0,
+    device: options.Device = "cpu",
+    scope: Annotated[Any, moves_option(parser=options.read_scopes, metavar="LIST", help=SCOPE_HELP)] = None,
+    repeats: Annotated[int, moves_option(min=1, metavar="N", help="Random moves of each image at each scope.")] = 1,
+    border: options.Borders = options.Border.circular,
     split: options.Split = None,
-    scopes: options.Scopes = None,
-    seeds: Seeds = 1,
-    moves: options.RealMoves = options.Loss.circular,
     limit: options.Limit = None,
     size: options.Size = None,
     crop: options.Crop = False,
     channels: options.Channels = None,
     pad: options.Pad = None,
-    min_confidence: options.MinConfidence = 0.0,
-    report: Report = None,
+    report_folder: Annotated[Path | None, output_option("--report", metavar="DIR", help=REPORT_HELP)] = None,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Measure a restorer, and what a classifier gains by it."""
+    """Measure a restorer, and the gain of a classifier behind it."""
+    started = time.monotonic()
+    if data and not restorer:
+        raise ValueError("--restorer is missing: give a shipped restorer's name, or a file that `fit` wrote")
+    if not data and not report_folder and not report.can_draw():
+        warn(f"no report is written: it {report.NEEDS}")
+    elif not data:
+        report_folder = report_folder or REPORT
+    if report_folder:
+        if not report.can_draw():
+            raise ValueError(f"--report {report.NEEDS}")
+        check_folder(report_folder)
+    if not data and not restorer:
+        classifier = classifier or CLASSIFIER
+    data, restorer = data or DATA, restorer or RESTORER
+    from unshift import distributed as ranks
+    from unshift import evaluation
+    from unshift.data import to_float
     from unshift.data.reading import open_reader
-    from unshift.evaluation import judged_on, rates_from
-    from unshift.experiments.reliability_plots import write_reliability
-    from unshift.ranks import is_first
-    from unshift.reliability import reliability
-    from unshift.weights import load
+    from unshift.data.sequences import is_fasta
+    from unshift.files import load
 
-    model = load(restorer)
-    _check_whole(model, restorer)
-    net = at_its_size(load_classifier(classifier), classifier) if classifier else None
-    found = open_for(model, data, split, limit, size, crop, channels, pad)
-    unit = model.stages[0].coordinates.unit  # of a chain, a scope limits the first stage's move
-    tried = scopes if scopes is not None else DEFAULT_SCOPES.get(unit, range(9))
-    _check_scopes(scopes or [], unit, found.images)
-    left = _left(model, moves, tried)
-    if net is not None:
-        _try(net, str(classifier), found, left)
-    own = Remembered(model.trained_on.get("prints", []))
-    reader = open_reader(found.images).through(own.look)
-    reader = reader.through(OneSize(str(classifier))) if net is not None else reader
-    judged = judged_on(model, reader.through(left), progress=True)
-    rates, worth = rates_from(judged).as_dict(), reliability(judged.confidence, judged.right)
-    model.min_confidence = min_confidence
-    passed = float((judged.confidence < min_confidence).double().mean())
-    rows = [] if net is None else _accuracies(net, model, found, tried, seeds, moves)
-    own.warn(restorer, "the rates say how well it knows them, not how well it does on others")
-    if report is not None and is_first():
-        write_reliability(report, f"{found.name}, restorer {restorer}", worth.as_dict())
-    if as_json:
-        about = {"data": found.name, "restorer": restorer, "classifier": classifier, "unit": unit}
-        about |= {"classes": list(found.classes), "rates": rates, "reliability": worth.as_dict(), "passed": passed}
-        print_json({**about, "scopes": [{**r.as_dict(), "effect": r.effect} for r in rows]})
-        return
-    print(f"{found.name}, restorer {restorer}: {rates_line(rates, model.coordinates.step)}")
-    print(reliability_line(worth))
-    if min_confidence:
-        print(f"below a confidence of {min_confidence:g} pass unchanged: {percent(passed)}")
-    if rows:
-        how = "" if moves is options.Loss.circular else f", {moves.value}"
-        print(f"\naccuracy of {classifier} in %, images moved at random by up to {_words(model, unit)}{how}:\n")
-        _print_scopes(rows, unit, found.classes)
-
-
-def _check_whole(model: Restorer | Chain, name: str) -> None:
-    """Refuse restorers of scenes: images do not say where in them the object is, or are objects themselves."""
-    window = model.stages[0].coordinates.window
-    if window is not None:
+    device = ranks.device(device)
+    model: Any = OnDevice(load(restorer), device)
+    if model.coordinates.labels.scenes:
         raise ValueError(
-            f"evaluate moves whole images and sees whether they come back; {name} finds a window of "
-            f"{'x'.join(map(str, window))} in a scene, and no image here says where in it the object is. "
-            "`unshift reproduce scenes` makes scenes and measures on them; `unshift restore` cuts windows out of yours"
+            f"evaluate moves whole images, but {restorer} cuts a window out of a scene, whose position no label gives; "
+            "`python -m reproduction scenes`, in a clone of the repository, measures on generated scenes"
         )
+    source = open_for(model.restorer, data, split, limit, size, crop, channels, pad)
+    unit = model.stages[0].coordinates.labels.unit  # in a chain, a scope limits the moves of the first stage
+    scopes = scope if scope is not None else DEFAULT_SCOPES.get(unit, range(9))
+    _check_scopes(scope or [], unit, source.images)
+    lose_pixels = _pixel_loss(model, border, scopes)
+    training = TrainingImages(model.restorer)
+    reader = open_reader(source.images).through(training.check)
+    network, labels = None, source.labels
+    if classifier:
+        if labels is None:
+            raise ValueError(
+                f"{source.name} has no labels, and accuracy needs them: a subfolder per class, or 'labels' in a .npz"
+            )
+        network = adapt_images(load_classifier(classifier, device), device)
+        first = _first(source.images, 2)
+        try_classifier(network, classifier, lose_pixels(first), int(labels.max()) + 1)
+        reader = reader.through(functools.partial(_check_size, first.shape[1:]))
+    settings: dict[str, Any] = {"progress": not quiet, "batch_size": 256 if hasattr(source.images, "shape") else 16}
+    judged = evaluation.judged_on(model, reader.through(lose_pixels), **settings)
+    rates = evaluation.rates_from(judged).as_dict()
+    reliability = evaluation.reliability(judged.confidence, judged.right)
+    model.restorer.min_confidence = min_confidence
+    rows: list[ScopeRow] = []
+    if network is not None and labels is not None:
+        settings |= {"scopes": scopes, "seeds": range(repeats), "moves": border.value}
+        images = open_reader(source.images).through(to_float)
+        rows = evaluation.accuracy_over_scopes(network, images, labels, model, **settings)
+    training.warn(restorer, "the rates do not show how well it does on other images")
+    results: dict[str, Any] = {
+        **{"data": source.name, "restorer": restorer, "classifier": classifier},
+        **{"unit": unit, "border": border.value, "classes": list(source.classes)},
+        "rates": rates,
+        "reliability": reliability.as_dict(),
+        "passed": float((judged.confidence < min_confidence).double().mean()),
+        "scopes": [{**row.as_dict(), "effect": row.effect} for row in rows],
+    }
+    table = _accuracy_table(rows, unit)
+    if not as_json:
+        things, step = ("genomes", "base") if is_fasta(Path(data)) else ("images", model.coordinates.labels.step)
+        print(f"{source.name}, restorer {restorer}: {rates_line(rates, step, things)}")
+        print(reliability_line(reliability))
+        if min_confidence:
+            print(f"left unchanged, with a confidence below {min_confidence:g}: {percent(results['passed'])}")
+        if rows:
+            lost = "" if border is options.Border.circular else f", {border.value}"
+            unlimited = " and ".join(
+                sorted(model.coordinates.labels.reads - {"angle" if unit == "degrees" else "shift"})
+            )
+            with_any = f", with any {unlimited} (none at 0)" if unlimited else ""
+            print(f"\naccuracy of {classifier} in %, random moves up to each scope{with_any}{lost}:\n")
+            print_table([], [[name, *cells] for name, cells in table.items()], right=range(1, len(rows) + 1))
+        if rows and any(str(number) != name for number, name in enumerate(source.classes)):
+            print(f"\nclasses: {named((f'{number} {name}' for number, name in enumerate(source.classes)), most=10)}")
+    if report_folder and ranks.is_first():
+        first = _first(source.images, report.MAP_IMAGES)
+        figures = report.measure(model, network, first, labels, border.value, not quiet)
+        page = report.write(report_folder, results | figures, table, time.monotonic() - started)
+        results |= {"report": str(page), **({"map": figures["map"]} if "map" in figures else {})}
+        if not as_json:
+            print(f"\nreport: {page}")
+    if as_json:
+        print_json(results)
+
+
+class OnDevice:
+    """A restorer that computes on ``device``, for images in main memory."""
+
+    def __init__(self, restorer: Restorer | Chain, device: str) -> None:
+        self.restorer, self.device = restorer.to(device), device
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.restorer, name)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Restore images."""
+        restored: Tensor = self.restorer(images.to(self.device))
+        return restored.cpu()
+
+    def estimate(self, images: Tensor) -> Estimate:
+        """Estimate poses."""
+        estimate = self.restorer.estimate(images.to(self.device))
+        return estimate._replace(**{k: v.cpu() for k, v in estimate._asdict().items() if v is not None})
 
 
 def _check_scopes(scopes: Sequence[int | None], unit: str, images: Any) -> None:
-    """Refuse scopes beyond the largest move there is."""
-    from unshift.shifts import times
+    """Raise a ``ValueError`` if a scope is beyond the largest move."""
+    from unshift.shifts import format_size
 
-    size, asked = images[0].shape[1:], max((scope for scope in scopes if scope is not None), default=0)
-    largest, of = (180, "rotations") if unit == "degrees" else (max(size) - 1, f"images of {times(size)}")
-    if asked > largest:
-        raise ValueError(f"--scopes goes up to {asked} {unit}, and {of} move by {largest} at most; any is any move")
-
-
-def _try(net: Callable[[Tensor], Tensor], name: str, found: ImageSource, left: Callable[[Tensor], Tensor]) -> None:
-    """Refuse images without labels, and a classifier that does not take them, before the work."""
-    if found.labels is None:
-        raise ValueError(
-            f"{found.name} has no labels, and accuracy needs them: a subfolder per class, or 'labels' in a .npz"
-        )
-    try_classifier(net, name, left(_two(found.images, OneSize(name))), int(found.labels.max()) + 1)
+    size, largest = images[0].shape[1:], max((scope for scope in scopes if scope is not None), default=0)
+    limit, subject = (180, "rotations") if unit == "degrees" else (max(size) - 1, f"images of {format_size(size)}")
+    if largest > limit:
+        raise ValueError(f"--scope goes up to {largest} {unit}, and {subject} move by {limit} at most; any is any move")
 
 
-def _accuracies(
-    net: Callable[[Tensor], Tensor],
-    model: Restorer | Chain,
-    found: ImageSource,
-    scopes: Sequence[int | None],
-    seeds: int,
-    moves: options.Loss,
-) -> list[ScopeRow]:
-    """Return the accuracies without and with the restorer, a row for each scope."""
-    from unshift.data import to_float
-    from unshift.data.reading import open_reader
-    from unshift.evaluation import accuracy_over_scopes
-
-    assert found.labels is not None
-    images = open_reader(found.images).through(to_float)
-    return accuracy_over_scopes(
-        net, images, found.labels, model, scopes=scopes, seeds=range(seeds), moves=moves.value, progress=True
-    )
-
-
-def _print_scopes(rows: Sequence[ScopeRow], unit: str, classes: Sequence[str]) -> None:
-    """Print accuracies, a column for each scope, and which class is which."""
-    seeds = len(rows[0].seeds)
-    lines = {
-        "without": [f"{100 * sum(r.without) / seeds:.2f}" for r in rows],
-        "with": [f"{100 * sum(r.restored) / seeds:.2f}" for r in rows],
-        "effect": [f"{100 * r.effect:+.2f}" for r in rows],
-    }
-    if seeds > 1:
-        lines["consistent without"] = [f"{100 * r.consistent_without:.2f}" for r in rows]
-        lines["consistent with"] = [f"{100 * r.consistent_restored:.2f}" for r in rows]
-    head = [f"scope, {unit}", *("any" if r.scope is None else str(r.scope) for r in rows)]
-    print_table(head, [[name, *cells] for name, cells in lines.items()], right=range(1, len(head)))
-    if classes:
-        print(f"\nclasses: {named((f'{at} {name}' for at, name in enumerate(classes)), most=10)}")
-
-
-def _left(model: Restorer | Chain, moves: options.Loss, scopes: Sequence[int | None]) -> Callable[[Tensor], Tensor]:
-    """Return what images go through before they are judged: nothing, or moves that lose pixels, taken back."""
+def _pixel_loss(model: Any, border: options.Border, scopes: Sequence[int | None]) -> Callable[[Tensor], Tensor]:
+    """Return a function that removes the pixels that moves up to the largest scope would lose, if they lose any."""
     import torch
 
-    from unshift.moves import Moves
+    from unshift.coordinates.lossy import Moves
 
-    if moves is options.Loss.circular:
-        return _same
-    kind: Any = moves.value
-    real = Moves(kind, model.coordinates, None if None in scopes else max(scope or 0 for scope in scopes))
-    return functools.partial(real.left, generator=torch.Generator().manual_seed(0))
+    if border is options.Border.circular:
+        return lambda images: images
+    kind: Any = border.value
+    moves = Moves(kind, model.coordinates, None if None in scopes else max(scope or 0 for scope in scopes))
+    return functools.partial(moves.left, generator=torch.Generator().manual_seed(0))
 
 
-def _same(images: Tensor) -> Tensor:
+def _first(images: Any, count: int) -> Tensor:
+    """Return the first images as one float tensor: up to ``count``, without those of another size than the first."""
+    import torch
+
+    from unshift.data import to_float
+
+    first = [images[row][None] for row in range(min(count, len(images)))]
+    return to_float(torch.cat([image for image in first if image.shape == first[0].shape]))
+
+
+def _check_size(shape: tuple[int, ...], images: Tensor) -> Tensor:
+    """Return ``images``. Raise a ``ValueError`` if they have another shape."""
+    if images.shape[1:] != shape:
+        raise ValueError(
+            f"a classifier takes images of one size, got {tuple(shape)} and {tuple(images.shape[1:])}: give one with "
+            "--size HxW, or omit --classifier"
+        )
     return images
 
 
-def _two(images: Any, checked: Callable[[Tensor], Tensor]) -> Tensor:
-    """Return the first two images."""
-    import torch
-
-    from unshift.data import to_float
-
-    return to_float(torch.cat([checked(images[row][None]) for row in range(min(2, len(images)))]))
-
-
-def _words(model: Restorer | Chain, unit: str) -> str:
-    """Say what a scope limits, and what it does not."""
-    limited = "angle" if unit == "degrees" else "shift"
-    free = " and ".join(sorted(model.coordinates.reads - {limited}))
-    return f"this many {unit}, with any {free} (none at 0)" if free else f"this many {unit}"
+def _accuracy_table(rows: Sequence[ScopeRow], unit: str) -> dict[str, list[str]]:
+    """Return accuracies as text, one column per scope; the first row is the head."""
+    table = {
+        f"scope, {unit}": ["any" if row.scope is None else str(row.scope) for row in rows],
+        "without": [f"{100 * sum(row.without) / len(row.without):.2f}" for row in rows],
+        "with": [f"{100 * sum(row.restored) / len(row.restored):.2f}" for row in rows],
+        "effect": [f"{100 * row.effect:+.2f}" for row in rows],
+    }
+    if rows and len(rows[0].seeds) > 1:
+        table["consistent without"] = [f"{100 * row.consistent_without:.2f}" for row in rows]
+        table["consistent with"] = [f"{100 * row.consistent_restored:.2f}" for row in rows]
+    return table

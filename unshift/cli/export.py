@@ -1,10 +1,12 @@
 """Write a restorer, and a classifier behind it, to one self-contained file.
 
 An .onnx file runs with onnxruntime alone, in Python, C++, Java or a browser. It takes any number of images (batch,
-channel, height, width), float32 in 0..1. It returns restored, shift, confidence and tied, and where the restorer reads
-them turn and angle: the same bits as PyTorch, tied images included. With --classifier it also returns logits; with
---min-confidence also doubtful, which marks the images that pass unchanged. --size is for restorers that take any
-size: a file is for images of one size, by default that of the training images. What is printed at the end names it.
+channel, height, width), float32 in 0..1, of one size: that of the training images, or --image-size if the restorer
+takes any size.
+
+Its outputs are "restored", "shift", "confidence", "tied" and, if the restorer estimates them, "turn" and "angle", with
+the same bits as in PyTorch. --classifier adds "logits", --min-confidence adds "rejected" (true for images that stay
+unchanged), and --scores adds "scores".
 
 \b
 Examples:
@@ -15,29 +17,34 @@ Examples:
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from unshift.cli import options
 from unshift.cli.classifiers import load_classifier
-from unshift.cli.options import Classifier, Force, Json, MinConfidence, Model, Pad, read_size
 from unshift.cli.outputs import check_folder
-from unshift.cli.printing import file_size, image_size, print_json
+from unshift.cli.prepared_data import takes_any_size
+from unshift.cli.printing import file_size, print_json
 
 
 def export(
-    restorer: Model,
-    out: Annotated[Path, typer.Option("--out", help="File to write: .onnx, or .pt2 for torch.export.")],
-    classifier: Classifier = None,
-    size: Annotated[
-        Any, typer.Option(parser=read_size, metavar="N|HxW", help="Size of the images, where the restorer takes any.")
+    restorer: options.Model,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .onnx, or .pt2 for torch.export.")],
+    classifier: options.Classifier = None,
+    image_shape: Annotated[
+        Any, typer.Option("--image-size", parser=options.read_size, metavar="N|HxW", help="Size of the images.")
     ] = None,
-    pad: Pad = None,
-    min_confidence: MinConfidence = 0.0,
-    scores: Annotated[bool, typer.Option("--scores", help="Return the map of scores as well.")] = False,
-    force: Force = False,
-    as_json: Json = False,
+    pad: options.Pad = None,
+    min_confidence: options.MinConfidence = 0.0,
+    scores: Annotated[bool, typer.Option("--scores", help="Return the score of every pose as well.")] = False,
+    force: options.Force = False,
+    as_json: options.Json = False,
 ) -> None:
     """Write a restorer as one ONNX or torch.export file."""
     if out.is_dir():
@@ -47,20 +54,24 @@ def export(
     check_folder(out.parent)
     from unshift.exporting import OPSET
     from unshift.exporting import export as write
-    from unshift.weights import image_shape, load
+    from unshift.files import load
+    from unshift.shifts import format_size
 
     model = load(restorer, pad=pad, min_confidence=min_confidence)
-    net = load_classifier(classifier) if classifier else None
-    write(model, out, classifier=net, size=size, scores=scores, name=Path(restorer).stem)
-    channels, shown = image_shape(model, size)
-    assert shown is not None  # else it could not be written
-    size_in_bytes, opset = out.stat().st_size, None if out.suffix.lower() == ".pt2" else OPSET
+    network = load_classifier(classifier) if classifier else None
+    # PyTorch's exporters log, warn and print graphs. The library leaves that alone; the command owns its process.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with warnings.catch_warnings(action="ignore"), contextlib.redirect_stderr(io.StringIO()):
+        write(model, out, classifier=network, size=image_shape, scores=scores, name=Path(restorer).stem)
+    channels, size = model.image_shape(image_shape)
+    assert size is not None  # else the file could not be written
+    length, opset = out.stat().st_size, None if out.suffix.lower() == ".pt2" else OPSET
     if as_json:
-        about = {"file": str(out), "bytes": size_in_bytes, "restorer": restorer, "classifier": classifier}
-        print_json({**about, "channels": channels, "size": list(shown), "opset": opset})
-    else:
-        kind = f"ONNX, opset {opset}" if opset else "a torch.export program"
-        any_size = not any(stage.scorer.size for stage in model.stages)
-        other = " (--size for another)" if any_size and size is None else ""
-        what = f"{restorer}{f' and {classifier}' if classifier else ''}, {kind}, {file_size(size_in_bytes)}"
-        print(f"{out}: {what}; takes images of {image_size(shown)}{other}, {channels} channel(s)")
+        about = {"file": str(out), "bytes": length, "restorer": restorer, "classifier": classifier}
+        print_json({**about, "channels": channels, "size": list(size), "opset": opset})
+        return
+    kind = f"ONNX, opset {opset}" if opset else "a torch.export program"
+    models = f"{restorer} and {classifier}" if classifier else restorer
+    hint = " (--image-size for another)" if takes_any_size(model) and image_shape is None else ""
+    takes = f"takes images of {format_size(size)}{hint}, {channels} channel(s)"
+    print(f"{out}: {models}, {kind}, {file_size(length)}; {takes}")

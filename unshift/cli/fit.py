@@ -1,187 +1,193 @@
 """Train a restorer on unlabelled, unmoved images and write it to one small file.
 
-The images need no labels and no moved copies. The restorer learns to undo circular shifts, or, with --turns,
---ring, --rotation or --window, another kind of move. While it trains, its state is kept in a checkpoint: after a
-kill, the same command with --resume goes on and ends in the same weights. The file remembers how the images were
-scaled and padded, so that evaluate and verify do the same.
+The images need no labels and no moved copies. By default the restorer undoes circular shifts; --turns, --ring,
+--rotation and --window choose other moves. The file stores how the images were scaled and padded, so that evaluate and
+verify prepare images in the same way.
 
-With --moves zeros, edge or crop, the images really move during training and lose the pixels that leave them. With
-crop, the network sees windows that are smaller by --scope pixels on every side.
+A checkpoint is written after each epoch. After an interruption, the same command with --resume continues from it and
+gives the same weights.
 
-With --unaligned, the images may stand anywhere: fitting and restoring them alternate until they no longer move. One
-move, common to all of them, remains free; a --classifier settles it, by the move that makes it most confident.
+With --border zeros, edge or crop, the restorer is trained on shifts that lose the pixels at the border. With crop, the
+network sees windows that are smaller by --scope pixels on every side.
+
+With --unaligned, the images need not be aligned: training alternates with restoring the images until no image moves.
+Alignment is then known up to one global shift; --classifier picks it.
 
 \b
 Examples:
   unshift fit mnist-10k --size 32 --out digits.safetensors
-  unshift fit cifar10 --pad 4 --out cifar.safetensors
   unshift fit photos/ --preset seam --size 224 --crop --out photos.safetensors
+  unshift fit genomes.fa --preset sequence --turns strand --out mine.safetensors
   unshift fit mnist-10k --preset dense --turns quarter --out turned.safetensors
   unshift fit panoramas/ --size 64x512 --ring -1 --out panoramas.safetensors
   unshift fit mnist-10k --size 112 --preset dense --rotation --out rotated.safetensors
   unshift fit mnist-10k --size 32 --window 32 --preset scene --out scenes.safetensors
-  unshift fit cifar10 --preset seam --moves zeros --scope 4 --out cifar.safetensors
+  unshift fit cifar10 --preset seam --border zeros --scope 4 --out cifar.safetensors
   unshift fit mnist-10k --size 32 --preset lines --unaligned --classifier lenet5-mnist --out mine.safetensors
-  unshift fit genomes.fa --preset sequence --strand --out mine.safetensors
   unshift fit images.npy --preset dense --epochs 30 --out mine.safetensors --resume
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from unshift.cli import fit_options as own
+import typer
+
 from unshift.cli import options
-from unshift.cli.allocator import keep_freed_memory
-from unshift.cli.classifiers import at_its_size, load_classifier
-from unshift.cli.errors import first_line
-from unshift.cli.fitted import finish, save
+from unshift.cli.allocator import limit_onednn_cache, raise_mmap_threshold
+from unshift.cli.classifiers import adapt_images, load_classifier
+from unshift.cli.options import images_option, moves_option, output_option, training_option
 from unshift.cli.outputs import check_output
 from unshift.cli.prepared_data import choose_split, open_prepared, preparation
+from unshift.cli.printing import file_size, print_json, rates_line
 from unshift.cli.processes import cores, restarted
 
 if TYPE_CHECKING:
     from unshift.coordinates import Coordinates
-    from unshift.data import ImageSource
+    from unshift.data import ImageSet
     from unshift.restorer import Chain, Restorer
+
+TURNS = ("mirror", "half", "quarter", "flips", "strand", "cube")
+"""The groups of the library, named again because its table would cost the import of PyTorch."""
+Augment = StrEnum("Augment", ["mirror", "windows"])
+
+PRESET_HELP = "paper: 486 weights; lines, dense: centred objects; seam: photos; sequence: genomes; scene: scenes."
+TURNS_HELP = f"Undo turns as well as shifts: {', '.join(TURNS)}, or a group added to coordinates.GROUPS."
+RING_HELP = "Undo shifts along this axis only: 0 is the first axis of the image, -1 the last."
+ROTATION_HELP = "Undo rotations of square images by any angle, not shifts. Presets: paper, dense."
+WINDOW_HELP = "Find objects like DATA in larger scenes, and cut out a window of this size."
+GROUND_HELP = "Background of scenes: plain, noise, clutter (pieces of other images), or a folder. Default: clutter."
+AUGMENT_HELP = "Augment photos: mirror half of the images, or mask half of them outside a window. May be repeated."
+UNUSABLE_HELP = "Leave out constant images and moved copies of others."
+HELD_HELP = "Number or share of images held out."
+SCENE_HELP = "Size of scenes. Default: twice the window."
+SCOPE_HELP = "Largest shift with --border zeros, edge or crop. Default: 1/8 of the shorter side."
 
 
 def fit(
-    data: own.TrainingData,
+    data: options.Data,
     out: options.RestorerFile,
-    preset: own.Network = options.Preset.paper,
-    turns: own.Turns = None,
-    strand: own.Strand = False,
-    ring: own.Ring = None,
-    rotation: own.Rotation = False,
-    window: options.Window = None,
-    scene: options.Scene = None,
-    background: own.Ground = None,
-    moves: options.RealMoves = options.Loss.circular,
-    scope: own.Scope = None,
-    unaligned: own.Unaligned = False,
-    classifier: options.Classifier = None,
+    preset: Annotated[options.Preset, typer.Option(help=PRESET_HELP)] = options.Preset.paper,
+    split: Annotated[str | None, images_option(help="Split, or subfolder. Default: train, if any.")] = None,
     size: options.Size = None,
     crop: options.Crop = False,
     channels: options.Channels = None,
     pad: options.Pad = None,
-    split: own.TrainingSplit = None,
-    epochs: own.Epochs = None,
-    batch_size: own.BatchSize = None,
-    learning_rate: own.LearningRate = None,
-    average: own.Average = None,
-    validation: options.Share = "0.1",
-    patience: own.Patience = 5,
-    mirror: own.Mirror = False,
-    windows: own.Windows = False,
-    seed: own.Seed = 0,
-    device: own.Device = "cpu",
-    threads: own.Threads = None,
-    workers: own.Workers = None,
-    checkpoint: own.State = None,
-    resume: own.Resume = False,
-    force: own.StartOver = False,
-    drop_unusable: own.DropUnusable = False,
+    validation: Annotated[Any, images_option(parser=options.read_share, metavar="N|SHARE", help=HELD_HELP)] = "0.1",
+    augment: Annotated[list[Augment] | None, images_option(help=AUGMENT_HELP)] = None,
+    drop_unusable: Annotated[bool, images_option("--drop-unusable", help=UNUSABLE_HELP)] = False,
     skip_unreadable: options.SkipUnreadable = False,
-    test: own.Test = True,
+    workers: options.Workers = None,
+    turns: Annotated[str | None, moves_option(metavar="GROUP", help=TURNS_HELP)] = None,
+    ring: Annotated[int | None, moves_option(metavar="AXIS", help=RING_HELP)] = None,
+    rotation: Annotated[bool, moves_option("--rotation", help=ROTATION_HELP)] = False,
+    window: Annotated[Any, moves_option(parser=options.read_size, metavar="N|HxW", help=WINDOW_HELP)] = None,
+    scene: Annotated[Any, moves_option(parser=options.read_size, metavar="N|HxW", help=SCENE_HELP)] = None,
+    background: Annotated[str | None, moves_option(metavar="NAME|FOLDER", help=GROUND_HELP)] = None,
+    border: options.Borders = options.Border.circular,
+    scope: Annotated[int | None, moves_option(min=1, metavar="N", help=SCOPE_HELP)] = None,
+    unaligned: Annotated[bool, moves_option("--unaligned", help="Also align the images, which are moved.")] = False,
+    classifier: options.Classifier = None,
+    epochs: Annotated[int | None, training_option(help="Passes over the images. Default: the preset's.")] = None,
+    batch_size: Annotated[int | None, training_option(help="Images per step. Default: the preset's.")] = None,
+    learning_rate: Annotated[float | None, training_option(help="Peak of the one-cycle schedule.")] = None,
+    average: Annotated[float | None, training_option(help="Decay of an average of the weights.")] = None,
+    patience: Annotated[int, training_option(metavar="N", help="Stop after N epochs without improvement.")] = 5,
+    seed: Annotated[int, training_option(min=0, max=2**32 - 1, help="The same seed gives the same weights.")] = 0,
+    device: options.Device = "cpu",
+    threads: Annotated[int | None, training_option(min=1, help="CPU threads. Default: PyTorch's.")] = None,
+    checkpoint: Annotated[Path | None, training_option(help="File of the checkpoint. Default: OUT.checkpoint.")] = None,
+    resume: Annotated[bool, training_option("--resume", help="Continue an interrupted run.")] = False,
+    force: Annotated[bool, output_option("--force", "-f", help="Overwrite OUT, and start over.")] = False,
+    test: Annotated[bool, output_option("--test/--no-test", help="Measure on the test split too, if any.")] = True,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Train a restorer on your own images, without labels."""
+    from unshift.data.sequences import is_fasta
+    from unshift.distributed import is_first
+    from unshift.evaluation import restoration_rates
+
     resume, state = resume or restarted(), checkpoint or Path(f"{out}.checkpoint")
-    _check_kind([turns is not None, strand, ring is not None, rotation, window is not None], (scene, background))
+    if sum([turns is not None, ring is not None, rotation, window is not None]) > 1:
+        raise ValueError("give one of --turns, --ring, --rotation and --window, not several")
+    if window is None and (scene, background) != (None, None):
+        raise ValueError("--scene and --background need a --window, the part that is cut out of a scene")
     steps = preparation(size, crop, channels, pad)
     check_output(out, state, resume, force)
-    _prepare_machine(device, threads)
-    images, held = _opened(data, split, steps, test and window is None and moves is options.Loss.circular)
-    coordinates = _coordinates("strand" if strand else turns, ring, rotation, window, preset, images)
-    recipe = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "average": average}
-    settings = {"preset": preset.value, "seed": seed, "augment": _asked(mirror=mirror, windows=windows), **recipe}
-    lossy = {"moves": moves.value, "scope": scope, "aligned": not unaligned, "classifier": _settling(classifier)}
-    scenes = {} if window is None else {"scene": scene, "background": background or "clutter"}
-    left_out = {"drop_unusable": drop_unusable, "skip_unreadable": skip_unreadable}
-    run = {"validation": validation, "patience": patience, "device": device, "workers": workers, **left_out}
-    kept = {"coordinates": coordinates, "checkpoint": state, "resume": resume}
-    asked = {**settings, **lossy, **scenes, **run, **kept}
-    finished = resume and out.exists() and not state.exists()
-    finish((_finished if finished else _trained)(images, steps, out, asked), out, held, as_json)
-
-
-def _check_kind(asked: list[bool], scenes: tuple[Any, Any]) -> None:
-    """Refuse several kinds of moves at once, and what belongs to the last of them, scenes, without it."""
-    if sum(asked) > 1:
-        raise ValueError("give one of --turns, --strand, --ring, --rotation and --window, not several")
-    if not asked[-1] and scenes != (None, None):
-        raise ValueError("--scene and --background need a --window, the part that is cut out of a scene")
-
-
-def _asked(**flags: bool) -> list[str]:
-    return [name for name, asked in flags.items() if asked]
-
-
-def _prepare_machine(device: str, threads: int | None) -> None:
-    """Refuse a device that cannot be used, and set the number of threads."""
-    import torch
-
-    keep_freed_memory()
-    try:
-        torch.empty(1, device=device)
-    # RuntimeError for a word it does not know, AssertionError for a build without it.
-    except Exception as error:
-        raise ValueError(f"--device {device} cannot be used here ({first_line(error)})") from error
+    raise_mmap_threshold()
     if threads:
+        import torch
+
         torch.set_num_threads(threads)
-
-
-def _opened(
-    data: str, split: str | None, steps: Mapping[str, Any], test: bool
-) -> tuple[ImageSource, ImageSource | None]:
-    """Open the images to train on, and the test split if it is wanted and there is one.
-
-    Both now: a test split that cannot be had should fail before an hour of training, not after.
-    """
+    if is_fasta(data):
+        limit_onednn_cache()
     part = choose_split(data, split, "train")
     images = open_prepared(data, part, steps)
-    tested = test and part == "train" and choose_split(data, None, "test")
-    return images, open_prepared(data, "test", steps) if tested else None
+    # Opened before the training, as the test split may be missing.
+    tested = test and part == "train" and window is None and border is options.Border.circular
+    held_out = open_prepared(data, "test", steps) if tested and choose_split(data, None, "test") else None
+    settings: dict[str, Any] = {
+        **{"preset": preset.value, "seed": seed, "validation": validation, "patience": patience},
+        **{"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "average": average},
+        **{"moves": border.value, "scope": scope, "aligned": not unaligned},
+        **{"device": device, "checkpoint": state, "resume": resume},
+        **{"drop_unusable": drop_unusable, "skip_unreadable": skip_unreadable},
+        "coordinates": _coordinates(turns, ring, rotation, window, preset, images),
+        "augment": [name.value for name in augment or []],
+        "classifier": adapt_images(load_classifier(classifier)) if classifier else None,
+        "workers": _default_workers(images.images) if workers is None else workers,
+    }
+    if window:
+        settings |= {"scene": scene, "background": background or "clutter"}
+    if resume and out.exists() and not state.exists():
+        restorer = _load_finished(images, steps, out, settings)
+    else:
+        restorer = _train(images, steps, settings, not quiet)
+        if is_first():
+            restorer.save(out)
+    if held_out is not None and "test" not in restorer.metadata:
+        restorer.metadata["test"] = restoration_rates(restorer, held_out.images, progress=not quiet).as_dict()
+        if is_first():
+            restorer.save(out)
+    if is_first():
+        _print(out, restorer, images if is_fasta(Path(data)) else None, as_json)
 
 
 def _coordinates(
-    turns: str | None, ring: int | None, rotation: bool, window: Any, preset: str, images: ImageSource
+    turns: str | None, ring: int | None, rotation: bool, window: Any, preset: str, images: ImageSet
 ) -> Coordinates:
-    """Return what is to be undone."""
-    from unshift.coordinates import Canvas, Polar, Ring, Turns
+    """Return the coordinates of the moves to undo."""
+    from unshift.coordinates import Polar, Ring, Scene, Shifts, Turns
 
     if turns is not None:
-        return Turns(str(turns))
+        return Turns(turns)
     if ring is not None:
         return Ring(ring)
-    return Polar.preset(str(preset), tuple(images.images[0].shape[1:])) if rotation else Canvas(window=window)
+    if rotation:
+        return Polar.preset(str(preset), tuple(images.images[0].shape[1:]))
+    return Scene(window) if window else Shifts()
 
 
-def _settling(classifier: str | None) -> Any:
-    return at_its_size(load_classifier(classifier), classifier) if classifier else None
-
-
-def _finished(images: ImageSource, steps: Mapping[str, Any], out: Path, settings: dict[str, Any]) -> Restorer | Chain:
-    """Return what is in ``out``: ``--resume`` of a finished run has nothing to do, but it must be that run."""
-    from unshift.weights import load
+def _load_finished(images: ImageSet, steps: Mapping[str, Any], out: Path, settings: dict[str, Any]) -> Any:
+    """Load the result of a finished run, for ``--resume``. Raise a ``ValueError`` if its settings were others."""
+    from unshift.files import load
 
     restorer = load(out)
-    told = restorer.metadata
-    moves, scenes = {"kind": "circular", **told.get("moves", {})}, told.get("scenes", {})
-    found = {**told, "preparation": restorer.trained_on.get("preparation"), "aligned": "alignment" not in told}
-    found |= {"moves": moves["kind"], "scope": moves.get("scope")}
-    found |= {"scene": scenes.get("size"), "background": scenes.get("background")}
-    asked = {**settings, "data": images.name, "preparation": steps, "coordinates": settings["coordinates"].describe()}
-    if "scene" in asked:
-        asked |= {"scene": asked["scene"] and list(asked["scene"]), "background": Path(asked["background"]).name}
-    told_of = {key: value for key, value in asked.items() if value is not None and key in found}
-    told_of.pop("validation", None)  # asked for as a number, told of as rates
-    if other := sorted(key for key, value in told_of.items() if found[key] != value):
+    metadata = restorer.metadata
+    moves, scenes = metadata.get("moves", {}), metadata.get("scenes", {})
+    stored = {**metadata, "preparation": restorer.trained_on.get("preparation"), "aligned": "alignment" not in metadata}
+    stored |= {"moves": moves.get("kind", "circular"), "scope": moves.get("scope")}
+    stored |= {"scene": scenes.get("size"), "background": scenes.get("background")}
+    given = {**settings, "data": images.name, "preparation": steps, "coordinates": settings["coordinates"].describe()}
+    if "scene" in given:
+        given |= {"scene": given["scene"] and list(given["scene"]), "background": Path(given["background"]).name}
+    del given["validation"]  # given as a number, stored as rates
+    if other := sorted(key for key, value in given.items() if key in stored and value not in (None, stored[key])):
         raise ValueError(
             f"{out} is the result of another run (other settings: {', '.join(other)}); --force overwrites it"
         )
@@ -189,41 +195,55 @@ def _finished(images: ImageSource, steps: Mapping[str, Any], out: Path, settings
     return restorer
 
 
-def _trained(images: ImageSource, steps: Mapping[str, Any], out: Path, settings: dict[str, Any]) -> Restorer:
-    """Train with ``settings``, and save to ``out``."""
-    from unshift import training
-
-    if settings["workers"] is None:
-        settings["workers"] = _readers(images.images)
-    with _told_of(settings["checkpoint"]):
-        restorer = training.fit(images.images, data_name=images.name, **settings)
-    restorer.trained_on["preparation"] = steps
-    save(restorer, out)
-    return restorer
-
-
-@contextlib.contextmanager
-def _told_of(state: Path) -> Iterator[None]:
-    """Say after Ctrl-C where the state is, if it is, and of a broken file how to do without."""
+def _train(images: ImageSet, steps: Mapping[str, Any], settings: dict[str, Any], progress: bool) -> Restorer:
+    """Train. After Ctrl-C, name the checkpoint; after a broken file, the option that skips it."""
     from unshift.data.reading import UnreadableImage
+    from unshift.training import fitting
 
+    state = settings["checkpoint"]
     try:
-        yield
+        restorer = fitting.fit(images.images, data_name=images.name, progress=progress, **settings)
     except UnreadableImage as error:
         raise ValueError(f"{error}; --skip-unreadable skips such files") from error
     except KeyboardInterrupt:
-        kept = f"the state is in {state}: the same command with --resume goes on"
-        print(f"\n{kept if state.exists() else 'stopped before there was a state to keep'}", file=sys.stderr)
+        where = f"the state is in {state}: the same command with --resume continues"
+        print(f"\n{where if state.exists() else 'stopped before the first checkpoint'}", file=sys.stderr)
         raise
+    restorer.trained_on["preparation"] = steps
+    return restorer
 
 
-def _readers(images: Any) -> int:
-    """Return how many processes read: none for what is in memory, for few files, or where training takes all cores.
+def _default_workers(images: Any) -> int:
+    """Return the number of reading processes: none on two cores, for few files, or for images in memory.
 
-    On two cores, 168 photos of 224x224 a second were trained on without readers and 140 with two of them beside it
+    On two cores, training handled 168 photos of 224x224 a second without workers, and 140 with two of them
     (``benchmarks/run.py reading``).
     """
-    import torch
-
-    small = isinstance(images, torch.Tensor | list) or len(images) < 200
+    small = hasattr(images, "shape") or isinstance(images, list) or len(images) < 200
     return 0 if small or cores() <= 2 else 2
+
+
+def _print(out: Path, restorer: Restorer | Chain, genomes: ImageSet | None, as_json: bool) -> None:
+    from unshift.shifts import format_size
+
+    about, labels = restorer.metadata, restorer.coordinates.labels
+    if as_json:
+        print_json({"file": str(out), "bytes": out.stat().st_size, **about, "trained_on": restorer.trained_on})
+        return
+    things, step, bases = "images", labels.step, ""
+    if genomes is not None:
+        things, step = "genomes", "base"
+        bases = f" ({sum(genome.shape[-1] for genome in genomes.images):,} bases in all)"
+    size = format_size(about["size"]) or "any size"
+    print(f"{out}  {file_size(out.stat().st_size)}, preset {about['preset']} for {size}")
+    print(f"undoes {labels.undoes}")
+    print(f"trained on {about['train_images']:,} {things} of {about['data']}{bases}, {about['seconds']:.1f} s")
+    if about.get("stopped_early"):
+        print(f"stopped early, after {about['epochs_run']} of {about['epochs']} epochs: no improvement")
+    if about.get("best_epoch") not in (None, about["epochs_run"]):
+        print(f"uses the weights of epoch {about['best_epoch']}, the best on the {things} held out")
+    if about.get("unreadable"):
+        print(f"skipped {len(about['unreadable']):,} files: {'; '.join(about['unreadable'][:5])}")
+    for split in ("validation", "test"):
+        if split in about:
+            print(f"{split:<11}{rates_line(about[split], step, things)}")

@@ -1,7 +1,15 @@
-"""One image file: read, and written again."""
+"""Image files: read one, write it moved, and prove that the written file holds the pixels of the input.
+
+Pillow drops parts of many files without an error: it decodes 16-bit colours to 8 bits, and one picture of an icon. Such
+files are refused by name. A file that is written is decoded again and moved back: unless the format is lossy, the
+result must equal the decoded input bit for bit.
+"""
 
 from __future__ import annotations
 
+import io
+import re
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,104 +18,240 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from torch import Tensor
 
+    from unshift.restorer import Chain, Estimate, Restorer
 
-class Unreadable(ValueError):
-    """A file that is not an image, or one that could not be written again."""
+LOSSY = ("JPEG", "MPO", "AVIF")
+"""Formats that lose quality whenever they are written. WebP and JPEG 2000 are written without loss."""
+NOT_PIXELS = ("BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF")
+"""Formats of Pillow that hold something else than pixels, or need another program."""
+PNG_CHUNKS = (b"tEXt", b"zTXt", b"iTXt", b"tIME", b"gAMA", b"cHRM", b"sRGB", b"cICP")
+"""Metadata of PNG files that Pillow reads but does not write by itself."""
+TIFF_TAGS = (269, 270, 271, 272, 282, 283, 285, 296, 305, 306, 315, 316, 700, 33432, 33550, 33723, 33922, 34377)
+"""Metadata of TIFF files: texts, resolution, XMP, IPTC, Photoshop and map coordinates."""
+
+
+class Refused(ValueError):
+    """A file that cannot be read, or cannot be written without damage. The message names it."""
 
 
 @dataclass
 class Picture:
-    """An image file in memory: the image, its values, and what the network sees of them."""
+    """An image file in memory."""
 
     source: Path
+    destination: Path
     image: Image
+    """The image as displayed: upright, and scaled if asked."""
+    smooth: Image
+    """The same, as colours instead of a palette if its values may be interpolated."""
     values: Tensor
+    """The values of ``smooth`` as they are stored."""
     seen: Tensor
-    target: Path = Path()
-    """where it goes"""
+    """The input of the network."""
+    scaled: bool
 
     @property
     def kind(self) -> Any:
-        """What images of one batch have in common."""
+        """The properties that the images of one batch share."""
         return self.seen.shape, self.values.shape, self.values.dtype
 
 
 @dataclass(frozen=True)
 class Reader:
-    """How image files are read: scaled or cut to ``size`` if asked, and seen in 1 (grey) or 3 channels (RGB)."""
+    """Read image files, scaled or cropped to ``size`` if given, for a network of 1 (grey) or 3 (RGB) channels."""
 
     channels: int
     size: tuple[int, int] | None = None
     fit: str = "resize"
-    rotated: bool = False
-    """whether new values will be made between two of theirs, which no palette holds"""
+    interpolates: bool = False
+    """Whether the restorer may interpolate values, which those of a palette cannot be."""
 
-    def __call__(self, source: Path) -> Picture:
-        """Read one file.
+    def __call__(self, source: Path, destination: Path) -> Picture:
+        """Read one file. Raise :class:`Refused` if it cannot be read, or not be written again without loss."""
+        from unshift.inputs import pixel_values, seen_by_network, without_palette
 
-        Raises:
-            Unreadable: If it cannot be.
-        """
-        from unshift.pictures import seen, values
-
-        # Pillow's decoders raise anything: OSError, SyntaxError, struct.error, ...
         try:
-            image = self._fitted(_read(source))
-            shown = seen(image, self.channels)
-        except Unreadable:
+            original = decode(source)
+            image = self._scaled(original)
+            smooth = without_palette(image) if self.interpolates else image
+            seen = seen_by_network(smooth, self.channels)
+        except Refused:
             raise
+        # Pillow's decoders raise anything: OSError, SyntaxError, struct.error, ...
         except Exception as error:
-            raise Unreadable(f"{source} cannot be read as an image ({error})") from error
-        plain = image.mode == ("L" if self.channels == 1 else "RGB") and "transparency" not in image.info
-        return Picture(source, image, shown if plain else values(image), shown)
+            raise Refused(f"{source} cannot be read as an image ({error})") from error
+        # The tie rule compares the values that are written: two colours may have one grey.
+        plain = smooth.mode == ("L" if self.channels == 1 else "RGB") and "transparency" not in smooth.info
+        values = seen if plain else pixel_values(smooth)
+        return Picture(source, destination, image, smooth, values, seen, image is not original)
 
-    def _fitted(self, image: Image) -> Image:
+    def _scaled(self, image: Image) -> Image:
         from PIL import Image, ImageOps
 
-        from unshift.pictures import without_palette
+        from unshift.inputs import without_palette
 
+        if self.size is None or image.size == self.size[::-1]:
+            return image
+        colours, size, bilinear = without_palette(image), self.size[::-1], Image.Resampling.BILINEAR
+        scaled = ImageOps.fit(colours, size, bilinear) if self.fit == "crop" else colours.resize(size, bilinear)
+        scaled.format = image.format
+        return scaled
+
+
+def decode(file: Path) -> Image:
+    """Return the image of a file, upright. Raise :class:`Refused` if Pillow would drop a part of the file."""
+    from PIL import Image, ImageOps
+
+    with Image.open(file) as image:
         kind = image.format
-        scaled = self.size is not None and image.size != self.size[::-1]
-        if scaled or self.rotated:
-            image = without_palette(image)
-        if self.size is not None and scaled:
-            scale = Image.Resampling.BILINEAR
-            wanted = self.size[::-1]
-            image = ImageOps.fit(image, wanted, scale) if self.fit == "crop" else image.resize(wanted, scale)
+        if kind not in Image.SAVE or kind in NOT_PIXELS:
+            raise Refused(f"{file}: {kind} files can be read but not written; convert it to PNG")
+        pictures = _pictures(image)
+        if pictures > 1 and kind != "MPO":  # a phone's JPEG with a preview
+            raise Refused(f"{file} holds {pictures} images; only files of a single image are restored")
+        if _is_deep(image, file):
+            raise Refused(f"{file} has more than 8 bits per colour, and Pillow keeps 8; convert it to 8 bits")
+        if _changes_numbers(image):
+            raise Refused(f"{file} stores numbers that Pillow would write in another form; convert it to 8 or 16 bits")
+        bands = image.tag_v2.get(277, 1) if kind == "TIFF" else 1  # type: ignore[attr-defined]
+        if bands > len(image.getbands()):
+            raise Refused(f"{file} has {bands} channels, and Pillow keeps {len(image.getbands())}; remove the others")
+        image.load()
+        ImageOps.exif_transpose(image, in_place=True)
         image.format = kind
+        image.info |= {"pictures": pictures, "metadata": _metadata(image, file)}
         return image
 
 
-def _read(source: Path) -> Image:
-    """Return the image itself, upright."""
-    from PIL import Image, ImageOps
+def _pictures(image: Any) -> int:
+    if image.format == "ICO":
+        return len(image.ico.entry)
+    return len(image.info["sizes"]) if image.format == "ICNS" else getattr(image, "n_frames", 1)
 
-    with Image.open(source) as read:
-        if read.format not in Image.SAVE:
-            raise Unreadable(f"{source}: {read.format} files can be read but not written; convert it to PNG")
-        frames = getattr(read, "n_frames", 1)
-        if frames > 1 and read.format != "MPO":  # a phone's JPEG with a preview
-            raise Unreadable(f"{source} has {frames} frames; only single images are restored")
-        read.load()
-        kind = read.format
-        ImageOps.exif_transpose(read, in_place=True)
-        read.format = kind
-        return read
+
+def _is_deep(image: Any, file: Path) -> bool:
+    """Return whether a file stores more bits per channel than Pillow decodes."""
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        return False
+    if image.format == "TIFF":
+        return bool(max(image.tag_v2.get(258, (1,))) > 8)
+    if image.format == "JPEG2000":  # the depth of each component, less 1, in the SIZ segment
+        data = file.read_bytes()
+        count = data.find(b"\xff\x4f\xff\x51") + 40
+        depths = data[count + 2 : count + 2 + 3 * int.from_bytes(data[count : count + 2], "big") : 3]
+        return any(depth & 0x7F > 7 for depth in depths)
+    if image.format == "AVIF":  # the flag high_bitdepth of the codec's configuration
+        data = file.read_bytes()
+        return bool(data[data.find(b"av1C") + 6] & 0x40)
+    # Raw modes such as "RGB;16B", and for PPM the largest value. "BGR;16" has 16 bits for all three.
+    return any(
+        re.search(r";16[BLN]|\bL;16|;32|;12|BC6H", str(tile.args))
+        or (tile.codec_name.startswith("ppm") and tile.args[-1] > 255)
+        for tile in image.tile
+    )
+
+
+def _changes_numbers(image: Any) -> bool:
+    """Return whether Pillow would write the pixels with another width, sign or scale than the file stores."""
+    if image.format == "TIFF":
+        bits, sample_format = (max(image.tag_v2.get(tag, (1,))) for tag in (258, 339))
+        white_is_zero = image.tag_v2.get(262) == 0
+        kept = {1: (1, 8, 16), 2: (32,), 3: (32,)}  # unsigned, signed and float
+        return bits not in kept.get(sample_format, ()) or (white_is_zero and bits > 8)
+    return any(
+        re.search(r"\bL;[24]\b", str(tile.args))
+        or (tile.codec_name.startswith("ppm") and tile.args[-1] not in (1, 255, 65535))
+        for tile in image.tile
+    )
+
+
+def _metadata(image: Any, file: Path) -> dict[str, Any]:
+    """Return the options that write the metadata of an image, as far as Pillow writes it."""
+    names = ("icc_profile", "exif", "xmp", *(() if image.format == "TIFF" else ("dpi",)))
+    options = {name: image.info[name] for name in names if image.info.get(name)}
+    if image.format == "PNG":
+        from PIL.PngImagePlugin import PngInfo
+
+        options["pnginfo"], data, at = PngInfo(), file.read_bytes(), 8
+        while at + 8 <= len(data):
+            length, name = struct.unpack(">I4s", data[at : at + 8])
+            if name in PNG_CHUNKS:
+                options["pnginfo"].add(name, data[at + 8 : at + 8 + length])
+            at += 12 + length
+    if image.format == "TIFF":
+        from PIL.TiffImagePlugin import ImageFileDirectory_v2
+
+        options["tiffinfo"] = tags = ImageFileDirectory_v2()
+        for tag in image.tag_v2.keys() & set(TIFF_TAGS):
+            tags[tag], tags.tagtype[tag] = image.tag_v2[tag], image.tag_v2.tagtype[tag]
+    return options
 
 
 def write(image: Image, file: Path, source: Path) -> None:
-    """Write ``image`` to a file in its format, that of ``source``.
-
-    Straight to the disk: what Pillow encodes into memory, it encodes without letting other threads run.
-    """
-    kind = "JPEG" if image.format == "MPO" else image.format
-    options: dict[str, Any] = {}
-    if kind == "JPEG":
-        options = {"quality": 95, "subsampling": 0}
+    """Write ``image`` in its format, that of ``source``. Raise :class:`Refused` if the format cannot hold it."""
+    kind = "JPEG" if image.format == "MPO" else str(image.format)
+    options = dict(image.info["metadata"])
+    if kind in LOSSY:
+        options |= {"quality": 95} if image.mode == "L" else {"quality": 95, "subsampling": "4:4:4"}
     elif kind == "WEBP":
-        options = {"lossless": True, "exact": True}
-    options |= {key: image.info[key] for key in ("icc_profile", "exif") if image.info.get(key)}
+        options |= {"lossless": True, "exact": True}
+    elif kind == "TIFF" and image.info.get("compression") in ("jpeg", "tiff_jpeg", "webp"):
+        options["compression"] = "tiff_adobe_deflate"
+    elif kind == "ICO":
+        options["sizes"] = [image.size]  # otherwise Pillow adds smaller ones
+    elif kind == "JPEG2000":
+        options["no_jp2"] = source.suffix.lower() not in (".jp2", ".jpx", ".jpf")
+    encoded = io.BytesIO()  # Pillow's own writing cuts a file off where the disk is full, without an error
     try:
-        image.save(file, format=kind, **options)
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"{source} cannot be written as {kind} ({error}); convert it to PNG") from error
+        image.save(encoded, format=kind, **options)
+    # Pillow's encoders raise anything, too.
+    except Exception as error:
+        raise Refused(f"{source} cannot be written as {kind} ({error}); convert it to PNG") from error
+    file.write_bytes(encoded.getbuffer())
+
+
+def write_moved(picture: Picture, model: Restorer | Chain, pose: Estimate) -> str:
+    """Undo the pose of an image, write it, and check the written file.
+
+    Return ``"lossless"``, or the reason why moving the file back does not give the input: ``"resized"``,
+    ``"interpolated"`` (rotated by other than quarter turns), ``"cropped"`` (a part left the image or its window) or
+    ``"lossy"`` (its format). Raise :class:`Refused` if the file does not hold the moved pixels.
+    """
+    import torch
+
+    from unshift.inputs import pixel_values, with_pixel_values
+
+    exact = pose.angle is None or float(pose.angle) % 90 == 0
+    if exact and picture.smooth is not picture.image:  # no value is new, so the palette stays
+        image, values = picture.image, pixel_values(picture.image)
+    else:
+        image, values = picture.smooth, picture.values
+    moved = model.undo(values, pose)
+    restored = with_pixel_values(image, moved)
+    write(restored, picture.destination, picture.source)
+    if image.format in LOSSY:
+        pictures = image.info["pictures"]
+        return "lossy" if pictures == 1 else f"lossy, first of {pictures} images"
+    scenes = model.coordinates.labels.scenes
+    crops = scenes or any(stage.coordinates.describe().get("pad") for stage in model.stages)
+    try:
+        written = decode(picture.destination)
+        stored = pixel_values(written)
+        same = _look_alike(written, restored) and torch.equal(stored, moved)
+        intact = same and not scenes and torch.equal(model.redo(stored, pose), values)
+    except Exception:  # of a decoder, again
+        same = intact = False
+    if exact and not picture.scaled and not (intact or (same and crops)):
+        raise Refused(f"{picture.source} cannot be written as {image.format} without loss; convert it to PNG")
+    if not same:
+        return "lossy"
+    return "resized" if picture.scaled else "lossless" if intact else "cropped" if exact else "interpolated"
+
+
+def _look_alike(image: Image, other: Image) -> bool:
+    """Return whether images of equal values have one mode, palette, transparency and number of pictures."""
+    if (image.mode, image.info["pictures"]) != (other.mode, other.info["pictures"]):
+        return False
+    if image.mode in ("P", "PA"):
+        return image.convert("RGBA").tobytes() == other.convert("RGBA").tobytes()
+    return bool(image.info.get("transparency") == other.info.get("transparency"))

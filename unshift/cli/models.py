@@ -1,4 +1,4 @@
-"""List the restorers that come with the package, or print the model card of one.
+"""List the restorers that come with the package, or describe one restorer.
 
 \b
 Examples:
@@ -19,31 +19,27 @@ from unshift.cli.printing import file_size, percent, print_json, print_table
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A restorer's name, or a file: print its model card.")
+        str | None, typer.Argument(metavar="NAME", help="A restorer, or its file: print its model card.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """List the shipped restorers, or describe one."""
-    from unshift import weights
+    from unshift import files
 
-    if name is not None:
-        restorer = weights.load(name)
-        if as_json:
-            about = {"name": name, "undoes": restorer.coordinates.undoes, "trained_on": restorer.trained_on}
-            print_json({**about, **restorer.metadata})
-        else:
-            print(weights.model_card(name, restorer), end="")
+    if name is not None and not as_json:
+        print(files.model_card(name, files.load(name)), end="")
         return
-    found = []
-    for key, path in weights.pretrained().items():
-        restorer = weights.load(key)
-        about = {"undoes": restorer.coordinates.undoes, "trained_on": restorer.trained_on, **restorer.metadata}
-        about["images"] = weights.sizes_of(restorer)
-        found.append({"name": key, "file": str(path), "bytes": path.stat().st_size, **about})
+    rows = []
+    for key in files.pretrained() if name is None else [name]:
+        restorer = files.load(key)
+        about = {"undoes": restorer.coordinates.labels.undoes, "trained_on": restorer.trained_on, **restorer.metadata}
+        rows.append({"name": key, **about})
+        if path := files.pretrained().get(key):
+            rows[-1] |= {"file": str(path), "bytes": path.stat().st_size, "images": files.describe_size(restorer)}
     if as_json:
-        print_json(found)
+        print_json(rows if name is None else rows[0])
         return
-    rows = [
+    cells = [
         [
             row["name"],
             row.get("preset", "?"),
@@ -53,9 +49,8 @@ def models(
             row.get("data", "?"),
             row["undoes"],
         ]
-        for row in found
+        for row in rows
     ]
-    print_table(
-        ["name", "preset", "images", "file", "validation", "test", "trained on", "undoes"], rows, right=(3, 4, 5)
-    )
-    print("\nvalidation, test: share of unmoved images that are left exactly as they are")
+    head = ["name", "preset", "images", "file", "validation", "test", "trained on", "undoes"]
+    print_table(head, cells, right=(3, 4, 5))
+    print("\nvalidation, test: share of unmoved images that the restorer leaves exactly as they are")

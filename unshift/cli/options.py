@@ -1,165 +1,171 @@
-"""What the options are made of: their choices, how they are read, and those that several commands share."""
+"""Options that several commands share, the parsers of their values, and a command class that groups them."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+
+from unshift.cli.errors import first_line, warn
+
+OLD_NAMES = {
+    "fit --moves": "--border",
+    "fit --strand": "--turns strand",
+    "fit --mirror": "--augment mirror",
+    "fit --windows": "--augment windows",
+    "evaluate --data": "",
+    "evaluate --moves": "--border",
+    "evaluate --scopes": "--scope",
+    "evaluate --seeds": "--repeats",
+    "calibrate --data": "",
+    "verify --data": "",
+    "verify --moves": "--max-moves",
+    "verify --sample": "--limit",
+    "verify --brute-force": "",
+    "verify --no-brute-force": "",
+    "export --size": "--image-size",
+}
+"""Options of version 0.2, and their new names; the next version drops them."""
 
 
-class Preset(StrEnum):
-    """The presets, by name: the library's own table would cost the import of PyTorch."""
+class Command(TyperCommand):
+    """A command that lists its options in groups and accepts their names of version 0.2."""
 
-    paper = "paper"
-    dense = "dense"
-    lines = "lines"
-    seam = "seam"
-    sequence = "sequence"
-    scene = "scene"
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Replace old names, with a warning, and parse."""
+        return super().parse_args(ctx, list(_replace_old_names(str(self.name), args, not ctx.resilient_parsing)))
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, and print a sign of life where it prints nothing else."""
+        from unshift.progress import heartbeat  # here, after the options are parsed: it imports PyTorch
 
-class TurnGroup(StrEnum):
-    """The groups of turns, by name."""
+        if ctx.meta.get("quiet") or self.name == "demo":  # the demo waits for visitors
+            return super().invoke(ctx)
+        with heartbeat(lambda: self.name):
+            return super().invoke(ctx)
 
-    mirror = "mirror"
-    half = "half"
-    quarter = "quarter"
-    flips = "flips"
-    strand = "strand"
-    cube = "cube"
-
-
-class Loss(StrEnum):
-    """What enters on one side when an image leaves on the other."""
-
-    circular = "circular"
-    zeros = "zeros"
-    edge = "edge"
-    crop = "crop"
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write one section for each group."""
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for param in self.get_params(ctx):
+            usual = "Arguments" if param.param_type_name == "argument" else "Options"
+            if record := param.get_help_record(ctx):
+                sections.setdefault(getattr(param, "rich_help_panel", None) or usual, []).append(record)
+        for name, records in sections.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
 
 
-class BadOption(typer.BadParameter):
-    """A value that cannot be read; the message names the option itself."""
+def _replace_old_names(command: str, args: list[str], warns: bool) -> Iterator[str]:
+    options, rest = (args[: args.index("--")], args[args.index("--") :]) if "--" in args else (args, [])
+    for arg in options:
+        name, equals, value = arg.partition("=")
+        new = OLD_NAMES.get(f"{command} {name}")
+        if new is None:
+            yield arg
+            continue
+        if warns:
+            now = new or ("the argument DATA" if name == "--data" else "without effect")
+            warn(f"{name} is now {now}; the old name will be removed in the next version")
+        yield from [*new.split(), *([value] if equals else [])]
+    yield from rest
 
-    def format_message(self) -> str:
-        """Return the message as it is."""
-        return self.message
+
+Preset = StrEnum("Preset", ["paper", "dense", "lines", "seam", "sequence", "scene"])
+"""The presets of the library, named again because its table would cost the import of PyTorch."""
+Border = StrEnum("Border", ["circular", "zeros", "edge", "crop"])
+"""The pixels that fill the side that a shift vacates."""
 
 
-def read_size(text: str, option: str = "--size") -> tuple[int, int]:
-    """Read ``32`` or ``32x48``."""
-    found = re.fullmatch(r"(\d{1,5})(?:x(\d{1,5}))?", text)
-    height, width = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+def read_size(text: str) -> tuple[int, int]:
+    """Parse ``32`` or ``32x48``."""
+    match = re.fullmatch(r"(\d{1,5})(?:x(\d{1,5}))?", text)
+    height, width = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not height or not width:
-        raise BadOption(f"{option} takes one number (32) or height x width (32x48), got {text!r}")
+        raise typer.BadParameter(f"give one number (32) or height x width (32x48), got {text!r}")
     return height, width
 
 
-def read_window(text: str) -> tuple[int, int]:
-    """Read ``--window``, as ``--size`` is."""
-    return read_size(text, "--window")
-
-
-def read_scene(text: str) -> tuple[int, int]:
-    """Read ``--scene``, as ``--size`` is."""
-    return read_size(text, "--scene")
-
-
 def read_scopes(text: str) -> list[int | None]:
-    """Read ``0-8``, ``0,2,4-6`` or ``0,any``; None is any move."""
+    """Parse ``0-8``, ``0,2,4-6`` or ``0,any``; None is any move."""
     scopes: list[int | None] = []
-    for part in text.split(","):
-        if part.strip() == "any":
+    for part in map(str.strip, text.split(",")):
+        match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part)
+        if part == "any":
             scopes.append(None)
-            continue
-        found = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part.strip())
-        if not found or int(found[2] or found[1]) < int(found[1]):
-            raise BadOption(f"--scopes takes whole numbers (0-8, or 0,2,4) and any, got {text!r}")
-        scopes += range(int(found[1]), int(found[2] or found[1]) + 1)
+        elif match and int(match[1]) <= int(match[2] or match[1]):
+            scopes += range(int(match[1]), int(match[2] or match[1]) + 1)
+        else:
+            raise typer.BadParameter(f"give whole numbers (0-8, or 0,2,4) or any, got {text!r}")
     return scopes
 
 
 def read_share(text: str) -> int | float:
-    """Read a number of images (``500``) or a share (``0.1``)."""
+    """Parse a number of images (``500``) or a share (``0.1``)."""
     with contextlib.suppress(ValueError):
         return int(text) if text.isdigit() else float(text)
-    raise BadOption(f"--validation takes a number of images (500) or a share of them (0.1), got {text!r}")
+    raise typer.BadParameter(f"give a number of images (500) or a share of them (0.1), got {text!r}")
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
-Data = Annotated[
-    str, typer.Option("--data", help="A data set's name, a folder of images, one image, a .npy or .npz file.")
-]
-Model = Annotated[str, typer.Option("--restorer", help="A shipped restorer's name, or a file that `fit` wrote.")]
-RestorerFile = Annotated[Path, typer.Option("--out", help="The file to write, usually .safetensors.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite OUT.")]
-Split = Annotated[
-    str | None, typer.Option("--split", help="Part of a data set, or subfolder of a folder. Default: test, if any.")
-]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Take only the first N images.", metavar="N")]
-Classifier = Annotated[
-    str | None,
-    typer.Option("--classifier", help="A shipped classifier's name, a TorchScript or .pt2 file, or module:function."),
-]
-Scopes = Annotated[
-    Any,
-    typer.Option(
-        parser=read_scopes,
-        metavar="LIST",
-        help="Largest moves to try, in the restorer's unit: 0-8, or 0,2,4; any is any move.",
-        show_default="0-8 pixels, or 0,10,20,45,90,180 degrees",
-    ),
-]
-Share = Annotated[Any, typer.Option(parser=read_share, metavar="N|SHARE", help="Images held out: a number or a share.")]
-RealMoves = Annotated[
-    Loss,
-    typer.Option(
-        help="What fills the gap behind a moved image: its other side (circular), zeros, its edge, more of it (crop)."
-    ),
-]
-MinConfidence = Annotated[
-    float,
-    typer.Option(
-        min=0, max=1, metavar="SHARE", help="Pass images of a lower confidence unchanged.", show_default=False
-    ),
-]
-SkipUnreadable = Annotated[
-    bool, typer.Option("--skip-unreadable", help="Skip files that cannot be read, and name them at the end.")
-]
-# What is done to images before the network sees them: the same four, with the same meaning, wherever images are read.
-Size = Annotated[
-    Any,
-    typer.Option(parser=read_size, metavar="N|HxW", help="First scale the images to this size.", show_default=False),
-]
-Window = Annotated[
-    Any,
-    typer.Option(
-        parser=read_window,
-        metavar="N|HxW",
-        help="Find objects like these in larger scenes, and cut out a window of this size.",
-        show_default=False,
-    ),
-]
-Scene = Annotated[
-    Any,
-    typer.Option(
-        parser=read_scene,
-        metavar="N|HxW",
-        help="Train on scenes of this size.",
-        show_default="twice the window",
-    ),
-]
-Crop = Annotated[
-    bool, typer.Option("--crop", help="Keep proportions: scale to cover the size, and cut the middle out.")
-]
-Channels = Annotated[
-    int | None, typer.Option(metavar="N", help="Read images as 1 (grey) or 3 (RGB).", show_default=False)
-]
-Pad = Annotated[
-    int | None,
-    typer.Option(min=0, metavar="N", help="Then add N black pixels on every side, for the network to see."),
-]
+def check_device(device: str) -> str:
+    """Return the name of a device. Raise ``typer.BadParameter`` if it cannot be used here."""
+    if device != "cpu":
+        import torch
+
+        try:
+            torch.empty(1, device=device)
+        # RuntimeError for an unknown word, AssertionError for a build without that kind of device.
+        except Exception as error:
+            raise typer.BadParameter(f"{device} cannot be used here ({first_line(error)})") from error
+    return device
+
+
+def set_quiet(ctx: typer.Context, quiet: bool) -> bool:
+    """Store the flag where :meth:`Command.invoke` reads it."""
+    ctx.meta["quiet"] = quiet
+    return quiet
+
+
+images_option = functools.partial(typer.Option, rich_help_panel="Images")
+moves_option = functools.partial(typer.Option, rich_help_panel="Moves")
+training_option = functools.partial(typer.Option, rich_help_panel="Training")
+output_option = functools.partial(typer.Option, rich_help_panel="Output")
+
+DATA_HELP = (
+    "A name (see `unshift data list`), a folder of images or .tar shards, an image, or a .npy, .npz or FASTA file."
+)
+MODEL_HELP = "A shipped restorer (see `unshift models`), or a file that `fit` wrote."
+CLASSIFIER_HELP = "A shipped classifier (lenet5-mnist), a TorchScript or .pt2 file, or module:function."
+CONFIDENCE_HELP = "Leave images with a lower confidence unchanged."
+BORDER_HELP = "Fill the vacated side with: the opposite side (circular), zeros, the repeated edge, or the photo (crop)."
+
+Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
+Model = Annotated[str, typer.Option("--restorer", "-r", help=MODEL_HELP, show_default=False)]
+Classifier = Annotated[str | None, typer.Option("--classifier", "-c", help=CLASSIFIER_HELP, show_default=False)]
+Device = Annotated[str, typer.Option(callback=check_device, metavar="NAME", help="Compute on cpu, cuda, mps, ...")]
+MinConfidence = Annotated[float, typer.Option(min=0, max=1, metavar="SHARE", help=CONFIDENCE_HELP, show_default=False)]
+
+# The same options, with the same meaning, wherever images are read.
+Split = Annotated[str | None, images_option(help="Split, or subfolder. Default: test, if any.")]
+Limit = Annotated[int | None, images_option("--limit", "-n", min=1, metavar="N", help="Use the first N images only.")]
+Size = Annotated[Any, images_option(parser=read_size, metavar="N|HxW", help="Scale the images to this size first.")]
+Crop = Annotated[bool, images_option("--crop", help="Keep the aspect ratio: scale to cover --size, crop the centre.")]
+Channels = Annotated[int | None, images_option(metavar="N", help="Convert images to 1 (grey) or 3 (RGB) channels.")]
+Pad = Annotated[int | None, images_option(min=0, metavar="N", help="Add a margin of N black pixels after scaling.")]
+SkipUnreadable = Annotated[bool, images_option("--skip-unreadable", help="Skip and report files that cannot be read.")]
+Workers = Annotated[int | None, images_option(min=0, metavar="N", help="Number of processes that read files.")]
+
+Borders = Annotated[Border, moves_option("--border", help=BORDER_HELP)]
+
+RestorerFile = Annotated[Path, typer.Option("--out", "-o", help="File to write, usually .safetensors.")]
+Force = Annotated[bool, output_option("--force", "-f", help="Overwrite OUT.")]
+Json = Annotated[bool, output_option("--json", help="Print JSON only.")]
+Quiet = Annotated[bool, output_option("--quiet", "-q", callback=set_quiet, help="Show no progress.")]

@@ -1,31 +1,36 @@
-"""What is written: refused before the work if it could not or should not be, and tables."""
+"""Check outputs before the work starts, stage files, and write tables."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+STAGING = ".restoring-"
+
 
 def check_output(out: Path, state: Path, resume: bool, force: bool) -> None:
-    """Refuse, before an hour of training, what could not or should not be written after it."""
+    """Raise a ``ValueError`` if a file cannot or should not be written after an hour of training."""
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; give the name of a file in it")
     if out.exists() and not (force or resume):
-        raise ValueError(f"{out} exists; --force overwrites it, --resume goes on with it")
+        raise ValueError(f"{out} exists; --force overwrites it, --resume continues with it")
     if state.exists() and not (force or resume):
-        raise ValueError(f"{state} is left from a run that did not finish; --resume goes on, --force starts over")
+        raise ValueError(f"{state} is left from a run that did not finish; --resume continues, --force starts over")
     for file in (out, state):
         check_folder(file.parent)
 
 
 def check_folder(folder: Path) -> None:
-    """Make ``folder`` if need be, and see that files can be written there."""
-    import tempfile
-
+    """Create ``folder`` if needed. Raise a ``ValueError`` if no file can be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -34,13 +39,42 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"cannot write to {folder} ({error.strerror or error})") from error
 
 
+@contextlib.contextmanager
+def staged(out: Path) -> Iterator[Path]:
+    """Yield a new folder in ``out`` to write to, and remove it; after an error, also the folders created for it."""
+    created = [folder for folder in (out, *out.parents) if not folder.exists()]
+    check_folder(out)
+    # The name lets the next run recognise the folder of a process that was killed.
+    prefix = f"{STAGING}{os.getpid()}@{socket.gethostname()}-"
+    try:
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=out, ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+    except BaseException:
+        with contextlib.suppress(OSError):  # another run has written there meanwhile
+            for empty in created:
+                empty.rmdir()
+        raise
+
+
+def remove_stale(out: Path) -> None:
+    """Remove the folders of :func:`staged` whose process was killed."""
+    from unshift.files import is_alive
+
+    for folder in out.glob(f"{STAGING}*"):
+        process, _, place = folder.name.removeprefix(STAGING).partition("@")
+        elsewhere = place and place.rpartition("-")[0] != socket.gethostname()
+        alive = process.isdigit() and int(process) != os.getpid() and is_alive(int(process))
+        if not elsewhere and not alive:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def write_table(table: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as CSV, with truth as JSON spells it."""
-    from unshift.weights import write_atomically
+    """Write rows as CSV, with booleans as in JSON."""
+    from unshift.files import write_atomically
 
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(rows[0]))
     writer.writeheader()
     writer.writerows({k: json.dumps(v) if isinstance(v, bool) else v for k, v in row.items()} for row in rows)
-    # Names that are not valid UTF-8 are kept as they are on disk.
+    # surrogateescape: file names that are not valid UTF-8 stay as they are on disk.
     write_atomically(table, text.getvalue().encode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""The images a command works on, brought to the size a restorer was made for."""
+"""Open the images of a command, and prepare them as a restorer expects."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from unshift.cli.errors import warn
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from unshift.data import ImageSource
+    from unshift.data import ImageSet
     from unshift.restorer import Chain, Restorer
 
-
-LOOKED_AT = 8
-"""Files that are looked at for colours."""
+SAMPLED = 8
+"""Number of files that are checked for colours."""
 
 
 def open_prepared(
@@ -25,44 +24,49 @@ def open_prepared(
     preparation: Mapping[str, Any],
     channels: int | None = None,
     limit: int | None = None,
-) -> ImageSource:
+) -> ImageSet:
     """Open the first ``limit`` images of ``source`` and prepare them.
 
-    Image files stay where they are until they are needed. They are scaled as they are read, by Pillow, and read as
-    ``channels``.
+    Image files stay on disk until they are needed. Pillow scales them as it reads them. They are read with ``channels``
+    unless the preparation has its own.
     """
     from unshift.data import open_source
-    from unshift.data.arrays import SUFFIXES
 
-    if _is_dataset(source) or Path(source).suffix.lower() in SUFFIXES:
-        found = open_source(source, split)
+    if _in_memory(source):
+        images = open_source(source, split)
     else:
         fit = "crop" if "crop" in preparation else "resize"
         size = tuple(preparation[fit]) if fit in preparation else None
-        found = open_source(source, split, size=size, fit=fit, channels=preparation.get("channels", channels))
-    return found.prepared(preparation, limit)
+        images = open_source(source, split, size=size, fit=fit, channels=preparation.get("channels", channels))
+    return images.prepared(preparation, limit)
 
 
-def choose_split(source: str, asked: str | None, usual: str) -> str | None:
-    """Return the split to open: the one asked for, or the usual one where ``source`` has it."""
-    return asked or (usual if _is_dataset(source) or (Path(source) / usual).is_dir() else None)
+def choose_split(source: str, requested: str | None, default: str) -> str | None:
+    """Return the split to open: the requested one, or the default if ``source`` has it."""
+    from unshift.data.catalogue import DATASETS
+
+    return requested or (default if source in DATASETS or (Path(source) / default).is_dir() else None)
 
 
 def preparation(
-    size: Sequence[int] | None, crop: bool, channels: int | None, pad: int | None, own: Mapping[str, Any] | None = None
+    size: Sequence[int] | None, crop: bool, channels: int | None, pad: int | None, base: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return what is done to images first: what the options say, and for the rest a restorer's ``own``."""
-    steps = dict(own or {})
-    fits = [fit for fit in ("crop", "resize") if fit in steps]
-    wanted = list(size) if size is not None else steps[fits[0]] if fits else None
-    if crop and wanted is None:
-        raise ValueError("--crop needs the --size to cut to")
+    """Return the steps of preparation: those of the options, and of ``base`` where no option is given."""
+    steps = dict(base or {})
     if crop or size is not None:
-        steps = {step: value for step, value in steps.items() if step not in fits}
-        steps["crop" if crop else "resize"] = wanted
-    given = {"channels": channels, "pad": pad}
-    steps |= {step: value for step, value in given.items() if value is not None}
+        stored = [steps.pop(fit) for fit in ("crop", "resize") if fit in steps]
+        if size is None and not stored:
+            raise ValueError("--crop needs the --size to cut to")
+        steps["crop" if crop else "resize"] = stored[0] if size is None else list(size)
+    steps |= {step: value for step, value in [("channels", channels), ("pad", pad)] if value is not None}
     return {step: value for step, value in steps.items() if step != "pad" or value}
+
+
+def takes_any_size(restorer: Restorer | Chain) -> bool:
+    """Return whether a restorer takes images of any size."""
+    first = restorer.stages[0]
+    sizes = [getattr(stage.scorer, "size", None) for stage in restorer.stages]
+    return not any(sizes) and first.coordinates.image_shape(first.scorer.in_channels, None)[1] is None
 
 
 def open_for(
@@ -74,78 +78,77 @@ def open_for(
     crop: bool,
     channels: int | None,
     pad: int | None,
-) -> ImageSource:
+) -> ImageSet:
     """Open images to try ``restorer`` on: the test split if there is one.
 
-    They are prepared as the restorer's own were, but for what ``size``, ``crop``, ``channels`` and ``pad`` change.
+    They are prepared like its training images, apart from the options given. But a restorer for any size gets image
+    files at their original size, as ``unshift restore`` restores them.
     """
-    from unshift.weights import image_shape
+    base = dict(restorer.trained_on.get("preparation") or {})
+    if takes_any_size(restorer) and not crop and not _in_memory(source):
+        base = {step: value for step, value in base.items() if step not in ("crop", "resize")}
+    steps = preparation(size, crop, channels, pad, base)
+    wanted = restorer.image_shape()[0]
+    opened = open_prepared(
+        source, choose_split(source, split, "test"), steps, wanted if wanted in (1, 3) else None, limit
+    )
+    given = getattr(opened.images, "shape", [0, wanted])[1]  # files and sequences are read with the wanted number
+    if wanted is not None and given != wanted:
+        hint = f"; --channels {wanted} converts them" if {wanted, given} == {1, 3} else ""
+        raise ValueError(f"this restorer takes {wanted} channel(s), got {given} in {opened.name}{hint}")
+    if wanted == 1 and channels is None:
+        _warn_of_colours(opened.images)
+    return opened
 
-    steps = preparation(size, crop, channels, pad, restorer.trained_on.get("preparation"))
-    seen = image_shape(restorer)[0]
-    part = choose_split(source, split, "test")
-    found = open_prepared(source, part, steps, seen if seen in (1, 3) else None, limit)
-    _check_channels(found, seen)
-    if seen == 1 and channels is None:
-        _warn_of_colours(found.images)
-    return found
 
+def _in_memory(source: str) -> bool:
+    """Return whether ``source`` is a named data set or an array: all images in memory, of one size."""
+    from unshift.data.arrays import SUFFIXES
+    from unshift.data.catalogue import DATASETS
 
-def _check_channels(found: ImageSource, wanted: int) -> None:
-    """Refuse arrays of other channels than a restorer sees: files are read as those."""
-    from torch import Tensor
-
-    images = found.images
-    if isinstance(images, Tensor) and images.ndim > 1 and images.shape[1] != wanted:
-        hint = f"; --channels {wanted} makes them so" if {wanted, images.shape[1]} == {1, 3} else ""
-        raise ValueError(f"this restorer wants {wanted} channel(s), got {images.shape[1]} in {found.name}{hint}")
+    return source in DATASETS or Path(source).suffix.lower() in SUFFIXES
 
 
 def _warn_of_colours(images: Any) -> None:
-    """Say that files have colours which a network of greys does not see, and that they are scaled, if they are."""
+    """Warn if one of the first files has colours: a network of one channel sees only grey values."""
     from unshift.data.photos import ImageFiles
-    from unshift.shifts import times
+    from unshift.shifts import format_size
 
     files = getattr(images, "files", images)
     if not isinstance(files, ImageFiles):
         return
-    raw = files.as_they_are()
-    for row in range(min(LOOKED_AT, len(images))):
-        image = raw[row]
+    originals = files.unconverted()
+    for row in range(min(SAMPLED, len(images))):
+        image = originals[row]
         if bool((image != image[:1]).any()):
-            own, shown = times(image.shape[1:]), times(images[row].shape[1:])
-            scaled = "" if own == shown else f", scaled from {own} to {shown}"
-            warn(f"this restorer was trained on grey images, and {raw.name(row)} has colours: it sees its grey{scaled}")
+            stored, scaled = format_size(image.shape[1:]), format_size(images[row].shape[1:])
+            size = "" if stored == scaled else f", scaled from {stored} to {scaled}"
+            warn(
+                f"this restorer was trained on grey images, but {originals.name(row)} has colours: it sees grey "
+                f"values{size}"
+            )
             return
 
 
-class Remembered:
-    """Looks out for images that a restorer was trained on, by the fingerprints that its file keeps of some."""
+class TrainingImages:
+    """Detect training images of a restorer in other data: its file holds the fingerprints of a sample of them."""
 
-    def __init__(self, prints: Sequence[int]) -> None:
-        self.known, self._left = len(prints), set(prints)
+    def __init__(self, restorer: Restorer | Chain) -> None:
+        prints = restorer.trained_on.get("prints", [])
+        self.known, self._unseen = len(prints), set(prints)
 
-    @property
-    def found(self) -> int:
-        """How many of those it looks out for were seen."""
-        return self.known - len(self._left)
+    def check(self, images: Tensor) -> Tensor:
+        """Look for training images in a batch, and return it."""
+        from unshift.data.reading import fingerprint
 
-    def look(self, images: Tensor) -> Tensor:
-        """Look at a batch, and pass it on."""
-        from unshift.data.batches import fingerprint
-
-        if self._left:
-            self._left.difference_update(map(fingerprint, images))
+        if self._unseen:
+            self._unseen.difference_update(map(fingerprint, images))
         return images
 
-    def warn(self, restorer: str, so: str) -> None:
-        """Say that some were seen, and what follows."""
-        if self.found:
-            known = f"{self.found:,} of the {self.known:,} training images that {restorer} remembers"
-            warn(f"{known} are among these: {so}")
-
-
-def _is_dataset(source: str) -> bool:
-    from unshift.data.catalogue import DATASETS
-
-    return source in DATASETS
+    def warn(self, restorer: str, consequence: str) -> None:
+        """Warn if training images were among those checked."""
+        if seen := self.known - len(self._unseen):
+            warn(
+                f"{seen:,} of the {self.known:,} training images whose fingerprints {restorer} stores are among these: "
+                f"{consequence}"
+            )

@@ -1,4 +1,4 @@
-"""How results are printed: JSON, aligned columns, and the words for rates and sizes."""
+"""Print results: JSON, aligned columns, and rates in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 FEW = 100
-"""Below this many images, a rate is told with how far off it may be."""
+"""Below this number of images, a rate is printed with its confidence interval."""
 
 
 def print_json(value: Any) -> None:
@@ -29,49 +29,50 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Seque
 
 
 def percent(share: float) -> str:
-    """Write 0.9876 as ``98.76%``."""
+    """Format 0.9876 as ``98.76%``."""
     return f"{100 * share:.2f}%"
 
 
 def file_size(count: int) -> str:
-    """Write a number of bytes as kB or MB."""
+    """Format a number of bytes as kB or MB."""
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
 
 
-def image_size(size: Iterable[int]) -> str:
-    """Write (32, 48) as ``32x48``."""
-    return "x".join(map(str, size)) or "any size"
-
-
 def named(things: Iterable[Any], most: int = 5) -> str:
-    """Name some files or other things, the first few of many."""
+    """Join the first names with commas, and count the rest."""
     names = [str(thing) for thing in things]
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
-def rates_line(rates: Mapping[str, Any], step: str) -> str:
-    """Tell how often a restorer was right; ``step`` is what a distance of 1 is to its coordinates."""
+def rates_line(rates: Mapping[str, Any], step: str, things: str = "images") -> str:
+    """Return the rates of a restorer in words.
+
+    Args:
+        rates: An :class:`unshift.evaluation.Rates` as a dictionary.
+        step: Name of a distance of 1, such as "pixel".
+        things: "images" or "genomes".
+    """
     count = rates["images"]
     exact, near = (f"{round(rates[key] * count):,} = {percent(rates[key])}" for key in ("exact", "within_1"))
-    few = ""
+    interval = ""
     if count < FEW:
-        low, high = likely(rates["exact"], count)
-        few = f"; too few to tell: all in all, {100 * low:.0f}% to {100 * high:.0f}% may be exact"
-    return f"{count:,} images: {exact} restored exactly, {near} within 1 {step}, {rates['tied']:,} tied{few}"
+        low, high = confidence_interval(rates["exact"], count)
+        interval = f"; 95% confidence interval of the exact rate {100 * low:.0f} to {100 * high:.0f}%"
+    return f"{count:,} {things}: {exact} restored exactly, {near} within 1 {step}, {rates['tied']:,} tied{interval}"
 
 
-def reliability_line(worth: Any) -> str:
-    """Tell how far confidences are from what they should be, and what is wrong among the images of the highest."""
-    wrong, surest = (percent(worth.risk_at(share)) for share in (1, 0.9))
+def reliability_line(reliability: Any) -> str:
+    """Return in words how well the confidence predicts that a pose is exactly right."""
+    errors, most_confident = (percent(reliability.risk_at(share)) for share in (1, 0.9))
     return (
-        f"confidence: on average {worth.ece:.4f} away from the share that is restored exactly; "
-        f"wrong are {wrong} of all images, and {surest} of the 90% with the highest confidence"
+        f"confidence: expected calibration error {reliability.ece:.4f}; error rate {errors}, "
+        f"{most_confident} among the 90% of highest confidence"
     )
 
 
-def likely(share: float, count: int) -> tuple[float, float]:
-    """Return where a rate seen as ``share`` of ``count`` lies with 95% confidence (Wilson's interval)."""
+def confidence_interval(share: float, count: int) -> tuple[float, float]:
+    """Return the Wilson 95% confidence interval of a rate: ``share`` of ``count`` images."""
     z = 1.96
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     reach = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count)

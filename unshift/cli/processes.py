@@ -1,4 +1,4 @@
-"""A command done by several processes together, as ``torchrun`` starts them: one of them tells and writes."""
+"""Commands that several processes run together, as ``torchrun`` starts them. Only the first logs and writes."""
 
 from __future__ import annotations
 
@@ -15,36 +15,40 @@ COMMANDS = ("fit", "evaluate", "restore", "verify")
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """Join the other processes of the run, if there are any; all but the first print nothing on stdout.
+    """Join the other processes of the run, if any; all but the first print nothing on stdout.
 
     Raises:
-        ValueError: If several processes cannot share the command, or do not have the same one.
+        ValueError: If the command cannot be shared, or the processes have different arguments.
     """
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1:  # PyTorch is not imported for that
+    if int(os.environ.get("WORLD_SIZE", 1)) == 1:  # avoids importing PyTorch
         yield
         return
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     if command not in COMMANDS:
         words = ", ".join(COMMANDS)
         raise ValueError(f"only {words} can run as several processes; run `unshift {command}` without torchrun")
-    from unshift.ranks import is_first, joined
+    from unshift.distributed import is_first, process_group
 
-    with joined(sys.argv[1:]), contextlib.nullcontext() if is_first() else contextlib.redirect_stdout(io.StringIO()):
+    # The second context is evaluated inside the first, where the rank is known.
+    with (
+        process_group(sys.argv[1:]),
+        contextlib.nullcontext() if is_first() else contextlib.redirect_stdout(io.StringIO()),
+    ):
         yield
 
 
 def label() -> str:
-    """Return what to put before the messages of this process: nothing, but of all processes but the first."""
+    """Return the prefix of this process's messages: its rank, or nothing for the first."""
     number = os.environ.get("RANK", "0") if int(os.environ.get("WORLD_SIZE", 1)) > 1 else "0"
     return "" if number == "0" else f"rank {number}: "
 
 
 def restarted() -> bool:
-    """Tell whether ``torchrun`` started this process again after a failure: the work then goes on where it was."""
+    """Return whether ``torchrun`` restarted this process after a failure, so that it should resume."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)) > 0
 
 
 def cores() -> int:
-    """Return how many cores there are for this process, which shares them with the others of the run."""
+    """Return the number of cores for this process: its share of those of the machine."""
     here = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return max(1, here // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))

@@ -1,210 +1,216 @@
-"""Image files restored as fast as they can be read and written: in parts, several at a time.
+"""Restore many image files: read, estimate in batches, move and write each by itself.
 
-Whoever has a part reads files until a batch is full, restores those of one size together, and writes them. Many files
-are shared by processes, PyTorch's ``DataLoader`` among them, as threads would wait for the interpreter: 400 photos of
-500x375 a second by two threads, 550 by two processes. Few are not worth starting any.
+Images of one shape share a batch of the network. Many files are shared by processes, since threads would wait for the
+interpreter: 400 photos of 500x375 a second by two threads, 550 by two processes.
 """
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import math
+import multiprocessing
+import os
 import shutil
+import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from unshift.cli.image_files import Picture, Unreadable, write
+from unshift.cli.image_files import Picture, Reader, Refused, write_moved
 from unshift.cli.processes import cores
 
 if TYPE_CHECKING:
     from unshift.restorer import Chain, Estimate, Restorer
 
 BATCH = 2**24
-"""Pixels that a part holds at a time, or one image."""
-FILES = 16
-"""Files of a part at most."""
+"""Values that a batch holds, or one image."""
+PART = 16
+"""Largest number of files that a process takes at a time."""
 MANY = 64
-"""Files from which on processes share them."""
+"""Smallest number of files that are shared by processes."""
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
-Part = Sequence[tuple[Path, Path]]
-"""Targets and their sources."""
+Files = Sequence[tuple[Path, Path]]
+"""Sources, and the files to write."""
 
 
 @dataclass
-class Outcome:
-    """What became of the files."""
+class Result:
+    """The result of one file, as plain data that processes exchange."""
 
-    found: dict[Path, Estimate] = field(default_factory=dict)
-    """the estimate of each image, by where it goes"""
-    doubtful: set[Path] = field(default_factory=set)
-    """those that were left as they are"""
-    unreadable: dict[Path, str] = field(default_factory=dict)
-    """files that were skipped, as they cannot be read or do not fit, and why"""
-
-    def add(self, other: Outcome) -> None:
-        """Add what became of other files."""
-        self.found |= other.found
-        self.doubtful |= other.doubtful
-        self.unreadable |= other.unreadable
+    source: str
+    pose: dict[str, Any] | None = None
+    """Its columns of the table of poses; None for a file that was refused."""
+    written: str = ""
+    """``"copied"``; ``"rejected"`` if copied for a low confidence; or see :func:`~.image_files.write_moved`."""
+    problem: str = ""
+    """The reason why it was refused."""
+    grey: bool = True
 
 
 @dataclass(frozen=True)
 class Restoring:
-    """How files are restored: by which model, from how sure an answer on, and what to do on the way."""
+    """Restore image files."""
 
     model: Restorer | Chain
-    read: Callable[[Path], Picture]
+    reader: Reader
     min_confidence: float = 0.0
-    skip_unreadable: bool = False
-    see: Callable[[Picture], None] = lambda picture: None
-    """shown each image that was read"""
+    skip: bool = False
+    """Whether to go on after files that cannot be restored."""
     hint: str = ""
-    """what to say to an image that does not fit"""
+    """Added to the message about an image that does not fit the network."""
+    device: str = "cpu"
+    workers: int | None = None
+    """Number of processes; by default one for each core."""
 
-    def run(self, targets: Mapping[Path, Path], place: Callable[[Path], Path], told: Callable[[int], None]) -> Outcome:
-        """Restore the sources of ``targets``, and write each to the ``place`` of its target; tell how many were."""
+    def run(self, files: Files, progress: Callable[[int], object] = lambda count: None) -> list[Result]:
+        """Restore files and return their results, in order; call ``progress`` with the number of files done since.
+
+        Raise a ``ValueError`` if a file cannot be restored and is not to be skipped.
+        """
         import torch
 
-        from unshift import ranks
-
-        outcome, threads = Outcome(), torch.get_num_threads()
-        workers = max(2, cores())
-        # The first file is done alone: what it warns of, the others know. Of the others all get as many.
-        first, *rest = targets.items()
-        count = min(len(rest), workers * max(4, math.ceil(len(rest) / (workers * FILES))))
-        ends = [len(rest) * number // max(1, count) for number in range(count + 1)]
-        parts = [[first], *(rest[start:end] for start, end in itertools.pairwise(ends))]
-        # A forked process has all that is loaded; elsewhere each would load it again. Ranks are processes already.
-        forked = sys.platform == "linux" and len(targets) >= MANY and ranks.count() == 1
-        each = _by_processes if forked else _by_threads
+        threads, results, warned = torch.get_num_threads(), list[Result](), set[str]()
         try:
-            for part, done in zip(parts, each(parts, lambda part: self._files(part, place), workers), strict=True):
-                outcome.add(done)
-                told(len(part))
-        except Unreadable as error:
-            hint = "; --skip-unreadable skips such files" if len(targets) > 1 else ""
+            for done, texts in self._each(files):
+                for text in texts:
+                    if text[:50] not in warned:  # processes may warn of the same thing, with other numbers
+                        warnings.warn(text, stacklevel=2)
+                    warned.add(text[:50])
+                results += done
+                progress(len(done))
+        except Refused as error:
+            hint = "; --skip-unreadable skips such files" if len(files) > 1 else ""
             raise ValueError(f"{error}{hint}") from error
+        except BrokenProcessPool as error:
+            raise ValueError("a process ended early, probably for lack of memory; try fewer --workers") from error
         finally:
             torch.set_num_threads(threads)
-        return outcome
+        return results
 
-    def _files(self, part: Part, place: Callable[[Path], Path]) -> Outcome:
-        """Restore the files of a part, a batch at a time."""
-        outcome, waiting, pixels = Outcome(), list[Picture](), 0
-        for target, source in part:
+    def _each(self, files: Files) -> Iterator[tuple[list[Result], list[str]]]:
+        """Yield the results of a few files after the other, and the texts of warnings in other processes."""
+        import torch
+
+        from unshift import distributed as ranks
+
+        torch.set_num_threads(1)  # images are in parallel, not the work on one of them
+        # The first file is restored here and alone: forked processes inherit what was loaded and compiled for it.
+        yield self._restore(files[:1])
+        workers = cores() if self.workers is None else max(1, self.workers)
+        size = max(1, min(PART, math.ceil(len(files) / (4 * workers))))
+        parts = [files[at : at + size] for at in range(1, len(files), size)]
+        if workers == 1 or not parts:
+            yield from map(self._restore, parts)
+            return
+        pool: Executor
+        # Other systems cannot fork, nor can a process that uses a GPU; ranks are processes already.
+        if len(files) >= MANY and sys.platform == "linux" and self.device == "cpu" and ranks.count() == 1:
+            fork, arguments = multiprocessing.get_context("fork"), (self, os.getpid())
+            pool, restore = ProcessPoolExecutor(workers, fork, _start_worker, arguments), _restore_in_worker
+        else:
+            pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+            restore = self._restore
+        try:
+            yield from pool.map(restore, parts)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _restore(self, files: Files) -> tuple[list[Result], list[str]]:
+        """Restore files, a batch at a time."""
+        results: dict[Path, Result] = {}
+        waiting: list[Picture] = []
+        for source, destination in files:
             try:
-                picture = self.read(source)
-            except Unreadable as error:
-                if not self.skip_unreadable:
-                    raise
-                outcome.unreadable[source] = str(error)
-                continue
-            picture.target = target
-            self.see(picture)
-            waiting.append(picture)
-            pixels += picture.seen.numel()
-            if pixels >= BATCH:
-                self._restore(waiting, place, outcome)
-                waiting, pixels = [], 0
-        self._restore(waiting, place, outcome)
-        return outcome
+                waiting.append(self.reader(source, destination))
+            except Refused as error:
+                results[destination] = self._refuse(source, error)
+            if sum(picture.seen.numel() for picture in waiting) >= BATCH:
+                results |= self._restore_pictures(waiting)
+                waiting = []
+        results |= self._restore_pictures(waiting)
+        return [results[destination] for _, destination in files], []
 
-    def _restore(self, pictures: list[Picture], place: Callable[[Path], Path], outcome: Outcome) -> None:
-        """Restore images, those of one kind together, and write them."""
-        for _, alike in itertools.groupby(sorted(pictures, key=lambda one: str(one.kind)), key=lambda one: one.kind):
-            self._restore_batch(list(alike), place, outcome)
-        done = [one.target for one in pictures if one.target in outcome.found]
-        outcome.found |= {target: outcome.found.pop(target) for target in done}  # in their order again
+    def _refuse(self, source: Path, error: Refused) -> Result:
+        if not self.skip:
+            raise error
+        return Result(str(source), problem=str(error))
 
-    def _restore_batch(self, batch: list[Picture], place: Callable[[Path], Path], outcome: Outcome) -> None:
+    def _restore_pictures(self, pictures: list[Picture]) -> dict[Path, Result]:
+        """Estimate images of one shape together; move and write each by itself, in its own mode."""
         import torch
 
         from unshift.coordinates import rows
-        from unshift.pictures import with_values
 
-        seen = torch.cat([one.seen for one in batch])
-        values = seen if batch[0].values is batch[0].seen else torch.cat([one.values for one in batch])
-        try:
-            # The tie rule compares what is written, not what the network sees of it: two colours may have one grey.
-            estimate = self.model.estimate(seen, of=values)
-        except ValueError as error:
-            misfits = {one.source: f"{one.source}: {error}{self.hint}" for one in batch}
-            if not self.skip_unreadable:
-                raise Unreadable(misfits[batch[0].source]) from error
-            outcome.unreadable |= misfits
-            return
-        for at, picture in enumerate(batch):
-            own = rows(estimate, slice(at, at + 1))
-            file = place(picture.target)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            if float(own.confidence) < self.min_confidence:
-                shutil.copyfile(picture.source, file)
-                outcome.doubtful.add(picture.target)
-            else:
-                write(with_values(picture.image, self.model.undo(values[at : at + 1], own)), file, picture.source)
-            outcome.found[picture.target] = own
-
-
-def _by_threads(parts: Sequence[Part], act: Callable[[Part], Outcome], workers: int) -> Iterator[Outcome]:
-    """Yield what becomes of each part, in order."""
-    import torch
-
-    # The images are in parallel, not what is done to one.
-    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
-    try:
-        yield from pool.map(act, parts)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-class _Told(NamedTuple):
-    """What a process tells of a part: its estimates as arrays, since each tensor takes a file to hand over."""
-
-    outcome: Outcome
-    targets: list[Path]
-    estimate: list[Any]
-    warned: list[str]
-    error: Exception | None = None
-
-
-def _by_processes(parts: Sequence[Part], act: Callable[[Part], Outcome], workers: int) -> Iterator[Outcome]:
-    """Yield what becomes of each part, in order. The first is done here, before there are others."""
-    import torch
-    from torch.utils.data import DataLoader
-
-    from unshift.undoing import Estimate, joined
-
-    torch.set_num_threads(1)  # as the others will have it: what is made ready now, they need not make again
-    yield act(parts[0])
-
-    def done(part: Part) -> _Told:
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
+        results = {}
+        alike = sorted(pictures, key=lambda picture: str(picture.kind))
+        for _, group in itertools.groupby(alike, key=lambda picture: picture.kind):
+            batch = list(group)
+            seen = torch.cat([picture.seen for picture in batch]).to(self.device)
+            plain = all(picture.values is picture.seen for picture in batch)
+            values = seen if plain else torch.cat([picture.values for picture in batch]).to(self.device)
             try:
-                outcome = act(part)
-            except (ValueError, OSError) as error:
-                return _Told(Outcome(), [], [], [], error)
-        found, outcome.found = outcome.found, {}
-        estimate = [None if part is None else part.numpy() for part in joined([*found.values()])] if found else []
-        return _Told(outcome, [*found], estimate, [str(each.message) for each in warned])
+                estimate = self.model.estimate(seen, target=values)
+            except ValueError as error:
+                for picture in batch:
+                    refused = Refused(f"{picture.source}: {error}{self.hint}")
+                    results[picture.destination] = self._refuse(picture.source, refused)
+                continue
+            estimate = type(estimate)(*(None if part is None else part.cpu() for part in estimate))  # type: ignore[arg-type]
+            for at, picture in enumerate(batch):
+                try:
+                    results[picture.destination] = self._write(picture, rows(estimate, slice(at, at + 1)))
+                except Refused as error:
+                    results[picture.destination] = self._refuse(picture.source, error)
+        return results
 
-    rest: Any = list(parts[1:])  # a list is a data set
-    loader: DataLoader[Any] = DataLoader(
-        rest, batch_size=None, num_workers=workers, collate_fn=done, multiprocessing_context="fork"
-    )
-    said: set[str] = set()
-    for outcome, targets, estimate, warned, error in loader:
-        for message in warned:
-            if message[:50] not in said:  # two processes may warn of the same thing, each naming another file
-                warnings.warn(message, stacklevel=2)
-            said.add(message[:50])
-        if error is not None:
-            raise error
-        columns = [[None] * len(targets) if part is None else torch.from_numpy(part).split(1) for part in estimate]
-        outcome.found = {target: Estimate(*own) for target, *own in zip(targets, *columns, strict=True)}
-        yield outcome
+    def _write(self, picture: Picture, pose: Estimate) -> Result:
+        """Write one image: moved, or copied byte for byte if no pixel of it changes."""
+        from unshift.inputs import is_grey
+
+        picture.destination.parent.mkdir(parents=True, exist_ok=True)
+        labels, columns = self.model.coordinates.labels, dict[str, Any]()
+        moved = any(part is not None and bool(part.any()) for part in pose[:3])
+        written = "rejected" if float(pose.confidence) < self.min_confidence else "copied"
+        if written == "rejected" or not (moved or picture.scaled or labels.scenes):
+            shutil.copyfile(picture.source, picture.destination)
+        else:
+            written = write_moved(picture, self.model, pose)
+        if "shift" in labels.reads:
+            columns |= {"down": int(pose.shift[0, 0]), "right": int(pose.shift[0, 1])}
+        if pose.turn is not None:
+            columns["turn"] = labels.turns[int(pose.turn)]
+        if pose.angle is not None:
+            columns["angle"] = float(pose.angle)
+        columns |= {"confidence": float(pose.confidence), "tied": bool(pose.tied)}
+        return Result(str(picture.source), columns, written, grey=is_grey(picture.image))
+
+
+_restoring: Restoring
+"""The work of this process, if it is a worker: inherited, not sent."""
+
+
+def _start_worker(restoring: Restoring, parent: int) -> None:
+    """Prepare a forked process, which ends with its parent, however that ends."""
+    import torch
+
+    global _restoring
+    _restoring = restoring
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which stops the workers
+    torch.set_num_threads(1)
+
+
+def _restore_in_worker(files: Files) -> tuple[list[Result], list[str]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        results, _ = _restoring._restore(files)
+    return results, [str(warning.message) for warning in caught]

@@ -1,4 +1,4 @@
-"""Images to restore: named data sets, folders, NumPy files, and the MNIST that comes with the package.
+"""Images to restore: named data sets (one embedded), folders, tar shards, NumPy files, FASTA.
 
 >>> from unshift.data import open_images
 >>> open_images("mnist-10k", "test").images.shape
@@ -11,14 +11,13 @@ from unshift.data.catalogue import Status, dataset, get, status
 from unshift.data.files import DataError, root
 from unshift.data.photos import ImageFiles, ImageFolder
 from unshift.data.pixels import ImageSet, pad, prepare, resize, to_float
-from unshift.data.sources import ImageSource, open_images, open_source
+from unshift.data.sources import open_images, open_source
 
 __all__ = [
     "DataError",
     "ImageFiles",
     "ImageFolder",
     "ImageSet",
-    "ImageSource",
     "Status",
     "dataset",
     "get",

@@ -1,7 +1,7 @@
-"""The named data sets: load one, download it, list them all.
+"""Load, download and list the named data sets.
 
-Every data set is read from its official files, each checked by its md5; a file that is not there is
-downloaded. MNIST's test split, ``mnist-10k`` and ``mnist3d`` need no download.
+The official files are checked by their md5, and missing ones are downloaded, which needs the extra ``data``. MNIST's
+test split, ``mnist-10k`` and ``mnist3d`` need no download.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from unshift.data.entry import SPLITS, Entry
-from unshift.data.files import DataError, root
+from unshift.data.files import SPLITS, DataError, Entry, root
 from unshift.data.pixels import ImageSet
 
 __all__ = ["DATASETS", "Status", "dataset", "find", "get", "status"]
 
 MODULES = [
     "mnist",
-    "fashion_mnist",
     "cifar10",
     "mnist3d",
 ]
-"""Modules of this folder; each has its ``ENTRIES``."""
+"""Modules of this folder with data sets in ``ENTRIES``."""
 DATASETS: dict[str, Entry] = {
     entry.name: entry for module in MODULES for entry in import_module(f"unshift.data.{module}").ENTRIES
 }
@@ -42,14 +40,7 @@ class Status:
 
 
 def find(name: str) -> Entry:
-    """Return what is known of a data set.
-
-    Args:
-        name: As ``unshift data list`` shows it.
-
-    Raises:
-        ValueError: If there is no data set of that name. The message lists those there are.
-    """
+    """Return the entry of a data set. Raise a ``ValueError`` that lists all names if there is none of that name."""
     if name in DATASETS:
         return DATASETS[name]
     near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
@@ -65,9 +56,9 @@ def dataset(name: str, split: str = "train", *, download: bool = True) -> ImageS
     (torch.Size([10000, 1, 28, 28]), [7, 2, 1])
 
     Args:
-        name: As ``unshift data list`` shows it.
+        name: As in ``unshift data list``.
         split: ``"train"`` or ``"test"``.
-        download: Whether to download files that are not on this computer.
+        download: Whether to download missing files.
 
     Returns:
         Images ``(n, channel, *spatial)``, ``uint8`` (``mnist3d``: ``float32`` in [0, 1]), and ``int64`` labels.
@@ -76,42 +67,35 @@ def dataset(name: str, split: str = "train", *, download: bool = True) -> ImageS
         ValueError: If there is no such data set or split.
         DataError: If a file is damaged, cannot be downloaded, or is absent and ``download`` is false.
     """
-    found = find(name)
+    entry = find(name)
     if split not in SPLITS:
         raise ValueError(f"no split named {split!r}; there are {' and '.join(SPLITS)}")
-    if not download and not found.present(split):
+    if not download and not entry.present(split):
         raise DataError(f"{name} is not in {root()}; download it with `unshift data get {name}`")
-    return found.load(split)
+    return entry.load(split)
 
 
 def get(name: str) -> Path:
-    """Download what is missing of a data set, and check all of it.
+    """Download the missing files of a data set, check all of them, and return their folder.
 
     Args:
-        name: As ``unshift data list`` shows it.
-
-    Returns:
-        The folder that holds its files.
+        name: As in ``unshift data list``.
 
     Raises:
         ValueError: If there is no such data set.
         DataError: If a file is damaged or cannot be downloaded.
     """
-    found = find(name)
+    entry = find(name)
     for split in SPLITS:
-        found.bring(split)
-    return found.folder()
+        entry.download(split)
+    return entry.folder()
 
 
 def status() -> list[Status]:
-    """List the data sets. Nothing is read or downloaded.
-
-    Returns:
-        One row each: is it here, where, how large.
-    """
+    """Return one row per data set: whether it is present, where, and its size. Nothing is read or downloaded."""
     rows = []
-    for found in DATASETS.values():
-        present = found.present()
-        size = sum(file.place().stat().st_size for file in found.all_files()) if present else found.download_size
-        rows.append(Status(found.name, present, found.folder(), size, found.licence, found.summary()))
+    for entry in DATASETS.values():
+        present = entry.present()
+        size = sum(file.location().stat().st_size for file in entry.all_files()) if present else entry.download_size
+        rows.append(Status(entry.name, present, entry.folder(), size, entry.licence, entry.summary()))
     return rows

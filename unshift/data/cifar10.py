@@ -5,25 +5,31 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from unshift.data.entry import Entry
-from unshift.data.files import File
+from unshift.data.files import Entry, File
 
 __all__ = ["ENTRIES"]
 
-_BATCH = 10_000  # images a file
-_RECORD = 1 + 3 * 32 * 32  # a label, then three planes
+RECORD = 1 + 3 * 32 * 32
+"""Bytes of an image: a label, then three planes."""
 
 
 def read_batches(split: str, contents: list[bytes]) -> tuple[Tensor, Tensor]:
-    """Read binary batches: per image a label byte, then 3 planes of 32x32."""
-    # bytearray: torch wants memory that it may write to.
-    rows = torch.frombuffer(bytearray(b"".join(contents)), dtype=torch.uint8).reshape(-1, _RECORD)
+    """Return the images and labels of the binary batches."""
+    # bytearray: torch requires writable memory.
+    rows = torch.frombuffer(bytearray(b"".join(contents)), dtype=torch.uint8).reshape(-1, RECORD)
     return rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0].long()
 
 
-def _batch(name: str, md5: str) -> File:
-    return File(f"cifar-10-batches-bin/{name}.bin", _BATCH * _RECORD, md5)
-
+MD5 = {
+    "train": {
+        "data_batch_1": "5dd7e06a14cb22eb9f671a540d1b7c25",
+        "data_batch_2": "5ea93a67294ea407fff1d09f752e9692",
+        "data_batch_3": "942cd6a4bcdd0dd3c604fbe906cb4421",
+        "data_batch_4": "ae636b3ba5c66a11e91e8cb52e771fcb",
+        "data_batch_5": "53f37980c15c3d472c316c40844f3f0d",
+    },
+    "test": {"test_batch": "803d5f7f4d78ea53de84dbe85f74fb6d"},
+}
 
 CIFAR10 = Entry(
     name="cifar10",
@@ -35,14 +41,8 @@ CIFAR10 = Entry(
     read=read_batches,
     preparation={"pad": 4},
     files={
-        "train": (
-            _batch("data_batch_1", "5dd7e06a14cb22eb9f671a540d1b7c25"),
-            _batch("data_batch_2", "5ea93a67294ea407fff1d09f752e9692"),
-            _batch("data_batch_3", "942cd6a4bcdd0dd3c604fbe906cb4421"),
-            _batch("data_batch_4", "ae636b3ba5c66a11e91e8cb52e771fcb"),
-            _batch("data_batch_5", "53f37980c15c3d472c316c40844f3f0d"),
-        ),
-        "test": (_batch("test_batch", "803d5f7f4d78ea53de84dbe85f74fb6d"),),
+        split: tuple(File(f"cifar-10-batches-bin/{name}.bin", 10_000 * RECORD, md5) for name, md5 in batches.items())
+        for split, batches in MD5.items()
     },
     mirrors=("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",),
     archive_md5="c32a1d4ab5d03f1284b67883e8d87530",

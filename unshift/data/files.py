@@ -1,23 +1,55 @@
-"""Where the files of the data sets live, and the check that each one is the official one.
+"""The data sets as entries: their description, their official files, and how these are downloaded and checked.
 
-The folder is ``$UNSHIFT_DATA``, or ``~/.cache/unshift`` where that is unset. A file on disk counts by the
-md5 of what it holds *unpacked*: the same bytes may have been packed again since they were downloaded.
+A new data set is one module beside this one, with its :class:`Entry` in ``ENTRIES``, and that module's name in
+``catalogue.py``.
+
+The folder is ``$UNSHIFT_DATA``, or ``~/.cache/unshift`` if that is unset. A file on disk is checked by the md5 of its
+*unpacked* content, since it may have been compressed again. A download goes to a scratch folder; only a file with the
+right md5 is moved into the data folder, so an interruption at any moment leaves the whole file or none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import os
+import shutil
+import sys
+import tarfile
 import zlib
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
-__all__ = ["DataError", "File", "read", "root"]
+from torch import Tensor
+
+from unshift.data.pixels import ImageSet
+from unshift.shifts import format_size
+
+__all__ = [
+    "SPLITS",
+    "DataError",
+    "Entry",
+    "File",
+    "fetch",
+    "fetch_archive",
+    "read",
+    "retrieve",
+    "root",
+    "scratch_folder",
+    "without_password",
+]
+
+SPLITS = ("train", "test")
+TIMEOUT = 30
+"""Seconds to connect, and between two packets."""
 
 
 class DataError(ValueError):
-    """A file of a data set is missing, damaged or out of reach. The message says what to do."""
+    """A file of a data set is missing, damaged, or cannot be downloaded. The message states the remedy."""
 
 
 @dataclass(frozen=True)
@@ -25,61 +57,204 @@ class File:
     """One official file of a data set."""
 
     path: str
-    """Its place in the data folder. The last part is also its name at every mirror."""
+    """Its path in the data folder. The last part is also its name at every mirror."""
     size: int
-    """Bytes of its content, unpacked."""
+    """Bytes of its unpacked content."""
     md5: str
-    """Of its content, unpacked."""
+    """md5 of its unpacked content."""
     download_md5: str = ""
-    """Of the file as the mirrors have it. Empty where it is not downloaded on its own."""
+    """md5 of the file at the mirrors. Empty if it is not downloaded on its own."""
     shipped: Path | None = None
-    """A copy that comes with the package."""
+    """A copy that is part of the package."""
 
     @property
     def name(self) -> str:
         """The last part of the path."""
         return self.path.rpartition("/")[2]
 
-    def place(self) -> Path:
-        """Return where to read the file: in the data folder, or else the copy that comes with the package."""
+    def location(self) -> Path:
+        """Return the path to read: in the data folder, or otherwise the copy in the package."""
         path = root() / self.path
         return path if self.shipped is None or path.is_file() else self.shipped
 
 
 def root() -> Path:
-    """Return the folder of all data sets. It may not exist yet.
-
-    Returns:
-        ``$UNSHIFT_DATA``, or ``~/.cache/unshift`` where that is unset or empty.
-    """
-    told = os.environ.get("UNSHIFT_DATA")
-    return Path(told).expanduser() if told else Path.home() / ".cache" / "unshift"
+    """Return the folder of all data sets, which may not exist: ``$UNSHIFT_DATA``, or ``~/.cache/unshift``."""
+    folder = os.environ.get("UNSHIFT_DATA")
+    return Path(folder).expanduser() if folder else Path.home() / ".cache" / "unshift"
 
 
 def read(path: Path, file: File, remedy: str) -> bytes:
-    """Return the unpacked content of ``path``, which must be that of ``file``.
-
-    Args:
-        path: The file on disk. It is unpacked if its name ends in ``.gz``.
-        file: What its content must be.
-        remedy: The end of the error message: what to do about a damaged file.
-
-    Returns:
-        The content, checked by its length and its md5.
-
-    Raises:
-        DataError: If the content is not that of ``file``.
-    """
+    """Return the unpacked content of ``path``. Raise a ``DataError`` that ends in ``remedy`` if it is damaged."""
     try:
-        # One byte more than expected shows a file that is too long, however far it would unpack.
+        # One byte more than expected detects a file that is too long, however large it would unpack.
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             data = stream.read(file.size + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}); {remedy}") from error
-    if len(data) != file.size:
-        came = f"more than {file.size}" if len(data) > file.size else f"{len(data)} of {file.size}"
-        raise DataError(f"{path} is damaged (it holds {came} bytes); {remedy}")
     md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
     if md5 != file.md5:
         raise DataError(f"{path} is damaged (md5 {md5}, expected {file.md5}); {remedy}")
     return data
+
+
+def _import_extra(name: str) -> Any:
+    try:
+        return __import__(name)
+    except ImportError as error:
+        raise DataError(f"downloading needs {name}: pip install 'unshift[data]'") from error
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield an empty folder inside the data folder, to one process at a time.
+
+    Raises:
+        DataError: If the data folder is not writable, or the extra ``data`` is not installed.
+    """
+    filelock, folder = _import_extra("filelock"), root() / ".download"
+    try:
+        root().mkdir(parents=True, exist_ok=True)
+        # The system releases this lock when its holder dies, for any reason.
+        lock = filelock.FileLock(root() / ".download.lock").acquire()
+    except OSError as error:
+        raise DataError(f"cannot write to {root()} ({error}); set UNSHIFT_DATA to a writable folder") from error
+    with lock:
+        shutil.rmtree(folder, ignore_errors=True)  # left by a run that was killed
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def retrieve(urls: Sequence[str], known_hash: str, folder: Path) -> Path:
+    """Download one file into ``folder`` from the first of ``urls`` that serves it, and return its path.
+
+    ``known_hash`` is written as in pooch, such as ``md5:6bbc9ace...``.
+
+    Raises:
+        DataError: If every download fails (the message has each reason), or the extra ``data`` is not installed.
+    """
+    pooch = _import_extra("pooch")
+    pooch.get_logger().setLevel("WARNING")
+    problems = []
+    for url in urls:
+        downloader = pooch.HTTPDownloader(
+            progressbar=sys.stderr.isatty(),
+            timeout=TIMEOUT,
+            headers={"Accept-Encoding": "identity"},  # do not unpack a .gz in transit
+        )
+        try:
+            file = pooch.retrieve(url, known_hash, fname=url.rpartition("/")[2], path=folder, downloader=downloader)
+            return Path(file)
+        except (OSError, ValueError) as error:  # OSError: all errors of the web client; ValueError: the hash
+            problems.append(f"{without_password(url)}: {' '.join(without_password(url, str(error)).split())}")
+    raise DataError("the file could not be downloaded from any address. " + "; ".join(problems))
+
+
+def without_password(url: str, text: str | None = None) -> str:
+    """Return ``text`` (by default the address) without the user and password in ``url``."""
+    secret = urlsplit(url).netloc.rpartition("@")[0]
+    text = url if text is None else text
+    return text.replace(f"{secret}@", "") if secret else text
+
+
+def fetch(file: File, urls: Sequence[str]) -> None:
+    """Download ``file`` into the data folder, unless it is there."""
+    with scratch_folder() as folder:
+        if not (root() / file.path).is_file():  # another process may have downloaded it in the meantime
+            _move(retrieve(urls, f"md5:{file.download_md5}", folder), file)
+
+
+def fetch_archive(files: Sequence[File], urls: Sequence[str], md5: str) -> None:
+    """Download a tar archive and extract those of ``files`` that are missing."""
+    with scratch_folder() as folder:
+        missing = [file for file in files if not (root() / file.path).is_file()]
+        if not missing:
+            return
+        with tarfile.open(retrieve(urls, f"md5:{md5}", folder)) as archive:
+            for file in missing:
+                # Only the bytes are taken: no name, link or mode in the archive decides where they go.
+                content = archive.extractfile(file.path)
+                assert content is not None, f"{file.path} is not in the archive with this md5"
+                (folder / "member").write_bytes(content.read())
+                _move(folder / "member", file)
+
+
+def _move(path: Path, file: File) -> None:
+    target = root() / file.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(path, target)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One data set: its description, its files, and how they are read."""
+
+    name: str
+    about: str
+    licence: str
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+    """Shape of an image, ``(channel, *spatial)``."""
+    counts: Mapping[str, int]
+    """Number of images in each split."""
+    read: Callable[[str, list[bytes]], tuple[Tensor, Tensor]]
+    """Function from a split and the contents of its files, in order, to images and their int64 labels."""
+    preparation: Mapping[str, Any] = field(default_factory=dict)
+    """Steps of :func:`unshift.data.prepare` for the paper's estimator."""
+    files: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
+    """The official files of each split. Empty if the data set is computed."""
+    mirrors: tuple[str, ...] = ()
+    """Addresses of the folder with the files, or of the archive."""
+    archive_md5: str = ""
+    """md5 of the tar archive, if the mirrors have an archive instead of the files."""
+    download_size: int = 0
+    """Bytes to download."""
+
+    def summary(self) -> str:
+        """Return a description in one line: ``handwritten digits, 28x28 grey, 60,000 + 10,000``."""
+        colour = {1: " grey", 3: " colour"}[self.shape[0]] if len(self.shape) == 3 else ""
+        counts = " + ".join(f"{self.counts[split]:,}" for split in SPLITS)
+        return f"{self.about}, {format_size(self.shape[1:])}{colour}, {counts}"
+
+    def all_files(self) -> list[File]:
+        """Return the files of all splits."""
+        return [file for split in SPLITS for file in self.files.get(split, ())]
+
+    def folder(self) -> Path:
+        """Return the folder of the files, which may not exist yet."""
+        files = self.all_files()
+        return files[0].location().parent if files else root() / self.name
+
+    def present(self, *splits: str) -> bool:
+        """Return whether the files of these splits (by default all) are on this computer."""
+        return all(file.location().is_file() for split in splits or SPLITS for file in self.files.get(split, ()))
+
+    def download(self, split: str) -> list[bytes]:
+        """Download the missing files of a split, and return the checked contents of all its files."""
+        files = self.files.get(split, ())
+        missing = [file for file in files if not file.location().is_file()]
+        try:
+            if missing and self.archive_md5:
+                fetch_archive(self.all_files(), self.mirrors, self.archive_md5)
+            else:
+                for file in missing:
+                    fetch(file, [mirror + file.name for mirror in self.mirrors])
+        except DataError as error:
+            raise DataError(f"cannot download {self.name} to {self.folder()}: {error}") from error
+        contents = []
+        for file in files:
+            path = file.location()
+            embedded = "it is part of the package: reinstall unshift"
+            remedy = embedded if path == file.shipped else f"delete {path} and run `unshift data get {self.name}`"
+            contents.append(read(path, file, remedy))
+        return contents
+
+    def load(self, split: str) -> ImageSet:
+        """Return the images and labels of a split."""
+        images, labels = self.read(split, self.download(split))
+        wanted = (self.counts[split], *self.shape)
+        assert images.shape == wanted, f"the entry of {self.name} promises images {wanted}, read {tuple(images.shape)}"
+        return ImageSet(images, labels, f"{self.name}/{split}", self.classes)

@@ -1,30 +1,25 @@
-"""MNIST: handwritten digits. ``mnist-10k`` is the part of it that comes with the package.
+"""MNIST, its embedded part ``mnist-10k``, and Fashion-MNIST, which has the same format.
 
-``mnist-10k/`` beside this file holds the whole test split and the first 10,000 training images, with
-their labels, in MNIST's own format (idx, gzipped); see ``LICENSE-MNIST``. The test files hold the official
-bytes, so ``mnist`` too reads its test split from them where it has not been downloaded.
-:func:`make_embedded` made these files from the full data set, and can make them again.
+``mnist-10k/`` holds the first 10,000 training images and all test images of MNIST, with labels, in gzipped idx files;
+see ``LICENSE-MNIST``. Its test files equal the official ones, so ``mnist`` reads them unless it was downloaded.
 """
 
 from __future__ import annotations
 
-import gzip
 import struct
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from unshift.data.entry import Entry
-from unshift.data.files import DataError, File, read
+from unshift.data.files import DataError, Entry, File
 
-__all__ = ["ENTRIES", "MNIST", "MNIST_10K", "idx_files", "make_embedded", "read_digits"]
+__all__ = ["ENTRIES", "MNIST", "MNIST_10K", "read_digits", "read_idx"]
 
 FOLDER = Path(__file__).with_name("mnist-10k")
-DIGITS = tuple("0123456789")
-LICENCE = "CC BY-SA 3.0"
-_IMAGES, _LABELS = "images-idx3-ubyte.gz", "labels-idx1-ubyte.gz"
-_EMBEDDED = 10_000  # images a split
+NAMES = [f"{split}-{part}-ubyte.gz" for split in ("train", "t10k") for part in ("images-idx3", "labels-idx1")]
 
 
 def read_idx(data: bytes) -> Tensor:
@@ -37,54 +32,54 @@ def read_idx(data: bytes) -> Tensor:
         raise DataError(f"an idx file of bytes starts with 00 00 08, got {data[:3].hex(' ')}")
     axes = data[3]
     sizes = struct.unpack_from(f">{axes}I", data, 4)
-    # bytearray: torch wants memory that it may write to.
+    # bytearray: torch requires writable memory.
     return torch.frombuffer(bytearray(data[4 + 4 * axes :]), dtype=torch.uint8).reshape(sizes)
 
 
 def read_digits(split: str, contents: list[bytes]) -> tuple[Tensor, Tensor]:
-    """Read a file of images and one of labels."""
+    """Return the images and labels of the two files of a split."""
     images, labels = contents
     return read_idx(images)[:, None], read_idx(labels).long()
 
 
-def idx_files(
-    start: str, count: int, md5: tuple[str, str], download_md5: tuple[str, str] = ("", ""), shipped: Path | None = None
-) -> tuple[File, ...]:
-    """Return the two files of a split of ``count`` 28x28 images; their paths begin with ``start``."""
-    sizes = (16 + count * 28 * 28, 8 + count)
-    paths = (f"{start}-{_IMAGES}", f"{start}-{_LABELS}")
-    return tuple(
-        File(path, size, content, packed, shipped and shipped / path.rpartition("/")[2])
-        for path, size, content, packed in zip(paths, sizes, md5, download_md5, strict=True)
+def _entry(name: str, train: int, md5: Sequence[tuple[str, str]], shipped: Sequence[str] = (), **fields: Any) -> Entry:
+    """Return the entry of a data set in MNIST's format.
+
+    ``md5`` has a pair for each file of ``NAMES``: of its unpacked content, and of the file at the mirrors. ``shipped``
+    are the splits whose files are part of the package.
+    """
+    counts = {"train": train, "test": 10_000}
+    sizes = [size for count in counts.values() for size in (16 + count * 28 * 28, 8 + count)]
+    files = [
+        File(f"{name}/{file}", size, *sums, FOLDER / file if split in shipped else None)
+        for file, split, size, sums in zip(NAMES, ["train"] * 2 + ["test"] * 2, sizes, md5, strict=True)
+    ]
+    return Entry(
+        name=name,
+        shape=(1, 28, 28),
+        counts=counts,
+        read=read_digits,
+        preparation={"resize": [32, 32]},
+        files={"train": tuple(files[:2]), "test": tuple(files[2:])},
+        **({"licence": "CC BY-SA 3.0", "classes": tuple("0123456789")} | fields),
     )
 
 
-_TEST_MD5 = ("2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637")
+TEST_MD5 = (
+    ("2646ac647ad5339dbf082846283269ea", "9fb629c4189551a2d022fa330f9573f3"),
+    ("27ae3e4e09519cfbb04c329615203637", "ec29112dd5afa0611ce80d1b7f02629c"),
+)
 
-MNIST = Entry(
-    name="mnist",
+MNIST = _entry(
+    "mnist",
+    60_000,
+    [
+        ("6bbc9ace898e44ae57da46a324031adb", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        ("a25bea736e30d166cdddb491f175f624", "d53e105ee54ea40749a09fcbcd1e9432"),
+        *TEST_MD5,
+    ],
+    shipped=["test"],
     about="handwritten digits",
-    licence=LICENCE,
-    classes=DIGITS,
-    shape=(1, 28, 28),
-    counts={"train": 60_000, "test": 10_000},
-    read=read_digits,
-    preparation={"resize": [32, 32]},
-    files={
-        "train": idx_files(
-            "mnist/train",
-            60_000,
-            ("6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624"),
-            ("f68b3c2dcbeaaa9fbdd348bbdeb94873", "d53e105ee54ea40749a09fcbcd1e9432"),
-        ),
-        "test": idx_files(
-            "mnist/t10k",
-            10_000,
-            _TEST_MD5,
-            ("9fb629c4189551a2d022fa330f9573f3", "ec29112dd5afa0611ce80d1b7f02629c"),
-            shipped=FOLDER,
-        ),
-    },
     mirrors=(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
@@ -92,47 +87,32 @@ MNIST = Entry(
     download_size=9_912_422 + 28_881,
 )
 
-MNIST_10K = Entry(
-    name="mnist-10k",
+# Its training files hold the first 10,000 items, with the count in the headers changed to match.
+MNIST_10K = _entry(
+    "mnist-10k",
+    10_000,
+    [("63a563d3843dba5073e604e3a7990e87", ""), ("e6ef65212ddc6f9010e22d95b5269050", ""), *TEST_MD5],
+    shipped=["train", "test"],
     about="part of mnist that comes with the package",
-    licence=LICENCE,
-    classes=DIGITS,
-    shape=(1, 28, 28),
-    counts={"train": _EMBEDDED, "test": 10_000},
-    read=read_digits,
-    preparation=MNIST.preparation,
-    files={
-        # Cut after 10,000 items, the count in their headers changed to match.
-        "train": idx_files(
-            "mnist-10k/train",
-            _EMBEDDED,
-            ("63a563d3843dba5073e604e3a7990e87", "e6ef65212ddc6f9010e22d95b5269050"),
-            shipped=FOLDER,
-        ),
-        "test": idx_files("mnist-10k/t10k", 10_000, _TEST_MD5, shipped=FOLDER),
-    },
 )
 
-ENTRIES = (MNIST, MNIST_10K)
+FASHION_MNIST = _entry(
+    "fashion-mnist",
+    60_000,
+    [
+        ("f4a8712d7a061bf5bd6d2ca38dc4d50a", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+        ("9018921c3c673c538a1fc5bad174d6f9", "25c81989df183df01b3e8a0aad5dffbe"),
+        ("8181f5470baa50b63fa0f6fddb340f0a", "bef4ecab320f06d8554ea6380940ec79"),
+        ("15d484375f8d13e6eb1aabb0c3f46965", "bb300cfdad3c16e7a12a480ee83cd310"),
+    ],
+    about="articles of clothing",
+    licence="MIT",
+    classes=("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    mirrors=(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+    ),
+    download_size=30_878_645,
+)
 
-
-def cut(data: bytes, count: int) -> bytes:
-    """Return the first ``count`` items of an idx file as an idx file.
-
-    >>> cut(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]), 2).hex(" ")
-    '00 00 08 01 00 00 00 02 07 08'
-    """
-    axes = data[3]
-    sizes = struct.unpack_from(f">{axes}I", data, 4)
-    start = 4 + 4 * axes
-    item = (len(data) - start) // sizes[0]
-    return data[:4] + struct.pack(">I", count) + data[8:start] + data[start : start + count * item]
-
-
-def make_embedded(source: Path, folder: Path = FOLDER) -> None:
-    """Write the files of ``mnist-10k`` into ``folder``, from the full MNIST in ``source``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in MNIST_10K.all_files():
-        packed = gzip.compress(cut(gzip.decompress((source / file.name).read_bytes()), _EMBEDDED), 9, mtime=0)
-        (folder / file.name).write_bytes(packed)
-        read(folder / file.name, file, f"{source} does not hold the official MNIST")
+ENTRIES = (MNIST, MNIST_10K, FASHION_MNIST)

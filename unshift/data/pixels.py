@@ -1,38 +1,98 @@
-"""A set of images as tensors, and the few things done to pixels before a net sees them.
+"""A set of images, and the preparation of pixels for a network.
 
-Convention: images are ``(n, channel, *spatial)``; ``uint8`` means 0..255, a float type any finite
-values (:func:`to_float` gives 0..1).
+Images are ``(n, channel, *spatial)``: ``uint8`` in 0..255, or finite floats (:func:`to_float` gives 0..1).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.data import Dataset
 
-from unshift.shifts import add_margin
+from unshift.progress import tracked
+from unshift.shifts import add_margin as pad
 
-__all__ = ["ImageSet", "check_channels", "check_fit", "fit_to", "pad", "prepare", "resize", "to_channels", "to_float"]
+__all__ = ["ImageSet", "check_options", "fit_to", "load_files", "pad", "prepare", "resize", "to_channels", "to_float"]
 
 FITS = ("resize", "crop")
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images ``(n, channel, *spatial)``, their labels ``(n,)`` where known, and what they are."""
+    """Images, which may still be on disk, and their labels ``(n,)`` if known."""
 
-    images: Tensor
+    images: Any
+    """A tensor ``(n, channel, *spatial)``, a list of sequences ``(4, length)``, or a ``Dataset`` of image files."""
     labels: Tensor | None
     name: str
     classes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def prepared(self, preparation: Mapping[str, Any], limit: int | None = None) -> ImageSet:
+        """Return the first ``limit`` images, with :func:`prepare` applied to each when it is read."""
+        images = self.images
+        if isinstance(images, Tensor):
+            images = prepare(images[:limit], preparation)
+        elif isinstance(images, list):
+            if preparation:
+                raise ValueError(f"sequences cannot be prepared: leave out {', '.join(preparation)}")
+            images = images[:limit]
+        elif preparation or limit is not None:
+            images = _PreparedFiles(images, preparation, limit)
+        return replace(self, images=images, labels=None if self.labels is None else self.labels[:limit])
+
+    def load(self) -> ImageSet:
+        """Return the set with all images in memory, as a tensor.
+
+        Raises:
+            ValueError: If it holds sequences, or images that cannot be read or differ in size.
+        """
+        if isinstance(self.images, list):
+            raise ValueError(f"{self.name} holds sequences, but images are needed")
+        return self if isinstance(self.images, Tensor) else replace(self, images=load_files(self.images))
+
+
+class _PreparedFiles(Dataset[Tensor]):
+    def __init__(self, files: Any, preparation: Mapping[str, Any], limit: int | None) -> None:
+        self.files, self.preparation = files, preparation
+        self._count = len(files) if limit is None else min(limit, len(files))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Tensor:
+        return prepare(self.files[index][None], self.preparation)[0]
+
+    def name(self, index: int) -> str:
+        return str(self.files.name(index))
+
+
+def load_files(files: Any, mixed: bool = False) -> Tensor | list[Tensor]:
+    """Load :class:`ImageFiles` as a tensor ``(n, channels, h, w)``; if ``mixed``, as a list where sizes differ."""
+    images = torch.empty(0, dtype=torch.uint8)
+    for i in tracked(range(len(files)), "images", "images", len(files) > 1):
+        pixels = files[i]
+        if i == 0:
+            # Allocate for all when the first size is known: a list and its stack would take twice the memory.
+            images = torch.empty(len(files), *pixels.shape, dtype=pixels.dtype)
+        if pixels.shape != images.shape[1:]:
+            if mixed:
+                return [*images[:i], pixels, *(files[row] for row in range(i + 1, len(files)))]
+            (h, w), (first_h, first_w) = pixels.shape[1:], images.shape[2:]
+            raise ValueError(
+                f"images differ in size: {files.name(0)} is {first_h}x{first_w}, {files.name(i)} is {h}x{w} "
+                f"(height x width); give a size for all, such as --size {first_h}x{first_w}"
+            )
+        images[i] = pixels
+    return images
 
 
 def to_float(images: Tensor) -> Tensor:
@@ -45,7 +105,7 @@ def to_float(images: Tensor) -> Tensor:
         images: Pixels of type ``uint8``, or of a float type.
 
     Returns:
-        ``uint8`` pixels divided by 255; floats with the values they had.
+        ``uint8`` pixels divided by 255; floats unchanged.
 
     Raises:
         ValueError: If the pixels are of another type.
@@ -68,98 +128,73 @@ def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
         size: The new ``(height, width)``.
 
     Returns:
-        Images of the same type: ``uint8`` is rounded to the nearest integer. For unrounded values resize
-        floats: ``resize(to_float(images), (32, 32))``.
+        Images of the same type. ``uint8`` is rounded; for unrounded values resize ``to_float(images)``.
 
     Raises:
-        ValueError: If ``images`` are not of that shape or type.
+        ValueError: If ``images`` do not have that shape or type.
     """
     if images.ndim != 4:
         raise ValueError(f"resize takes images (n, c, h, w), got shape {tuple(images.shape)}")
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise ValueError(f"resize takes uint8 or float images, got {images.dtype}")
-    height, width = _check_size(size)
-    if tuple(images.shape[2:]) == (height, width):
+    check_options(size, "resize", None)
+    if tuple(images.shape[2:]) == tuple(size):
         return images
     if images.dtype != torch.uint8:
-        return _interpolate(images, (height, width))
-    # In blocks: as float32 a whole data set would take four times its memory, twice over.
-    blocks = [_interpolate(block.float(), (height, width)).round().to(torch.uint8) for block in images.split(1024)]
-    return torch.cat(blocks)
-
-
-def pad(images: Tensor, p: int) -> Tensor:
-    """Add ``p`` zeros on both sides of every spatial axis.
-
-    >>> pad(torch.tensor([[[1, 2]]]), 1)
-    tensor([[[0, 1, 2, 0]]])
-
-    Args:
-        images: ``(n, channel, *spatial)``.
-        p: The width of the margin, 0 or more.
-
-    Returns:
-        Images of the same type, each spatial axis longer by ``2 * p``.
-    """
-    if p < 0:
-        raise ValueError(f"pad takes p >= 0, got {p}")
-    return add_margin(images, p)
+        return _interpolate(images, size)
+    # In blocks: a whole data set as float32 would take eight times its memory.
+    return torch.cat([_interpolate(block.float(), size).round().to(torch.uint8) for block in images.split(1024)])
 
 
 def prepare(images: Tensor, preparation: Mapping[str, Any]) -> Tensor:
-    """Do to images what was done to the training images of a restorer.
+    """Prepare images as the training images of a restorer were prepared.
 
     >>> prepare(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), {"resize": [1, 4], "pad": 1})[0, 0, 1]
     tensor([0.0000, 0.0000, 0.2500, 0.7500, 1.0000, 0.0000])
 
     Args:
         images: ``(n, channel, *spatial)``.
-        preparation: A restorer's ``trained_on["preparation"]``. Its steps, each optional, are done in this order:
-            ``channels`` (1 or 3), ``resize`` or ``crop`` (``[height, width]``; on unrounded floats), ``pad``
-            (pixels of 0 on every side).
+        preparation: A restorer's ``trained_on["preparation"]``. Its steps, each optional, are applied in this order:
+            ``channels`` (1 or 3), ``resize`` or ``crop`` (``[height, width]``; on unrounded floats), ``pad`` (zeros on
+            every side).
 
     Returns:
-        The prepared images. Those that already have the size keep their type.
+        The prepared images. They keep their type if they already have the size.
 
     Raises:
-        ValueError: If the preparation has a step that this version does not know.
+        ValueError: If the preparation has an unknown step.
     """
     if unknown := sorted({*preparation} - {"channels", *FITS, "pad"}):
         raise ValueError(f"unknown step in the restorer's preparation: {', '.join(unknown)}; upgrade unshift")
-    if "channels" in preparation:
-        images = to_channels(images, preparation["channels"])
+    images = to_channels(images, preparation.get("channels"))
     for fit in FITS:
         if fit in preparation and list(images.shape[2:]) != list(preparation[fit]):
             images = fit_to(to_float(images), tuple(preparation[fit]), fit)
-    return pad(images, preparation["pad"]) if preparation.get("pad") else images
+    return pad(images, preparation.get("pad", 0))
 
 
 def fit_to(images: Tensor, size: tuple[int, int], fit: str) -> Tensor:
-    """Bring images to ``size``: stretched, or (``fit="crop"``) scaled to cover it and cut to its middle."""
-    check_fit(fit)
+    """Resize images to ``size``: stretch, or (``fit="crop"``) scale to cover it and crop the centre."""
+    check_options(size, fit, None)
     if fit == "resize" or images.ndim != 4:
         return resize(images, size)
-    height, width = _check_size(size)
+    height, width = size
     scale = max(height / images.shape[2], width / images.shape[3])
     # max(): a product such as 28 * (32 / 28) may fall short of 32 by rounding.
-    covered = resize(
-        images,
-        (max(height, round(images.shape[2] * scale)), max(width, round(images.shape[3] * scale))),
-    )
+    size = (max(height, round(images.shape[2] * scale)), max(width, round(images.shape[3] * scale)))
+    covered = resize(images, size)
     top, left = (covered.shape[2] - height) // 2, (covered.shape[3] - width) // 2
     return covered[:, :, top : top + height, left : left + width].contiguous()
 
 
-def to_channels(images: Tensor, channels: int) -> Tensor:
-    """Turn grey images to RGB by repeating, RGB to grey by ITU-R 601 luma, as Pillow rounds it."""
-    check_channels(channels)
-    found = images.shape[1]
-    if found == channels:
+def to_channels(images: Tensor, channels: int | None) -> Tensor:
+    """Convert grey images to RGB by repetition, RGB to grey by ITU-R 601 luma with Pillow's rounding."""
+    if channels in (None, images.shape[1]):
         return images
-    if found == 1:
-        return images.repeat(1, channels, *[1] * (images.ndim - 2))
-    if found != 3:
-        raise ValueError(f"images have {found} channels, which cannot become {channels}; expected 1 or 3")
+    if {channels, images.shape[1]} != {1, 3}:
+        raise ValueError(f"images have {images.shape[1]} channels, which cannot become {channels}; expected 1 or 3")
+    if channels == 3:
+        return images.repeat(1, 3, *[1] * (images.ndim - 2))
     weights = (19595, 38470, 7471)  # of 65536
     if images.dtype == torch.uint8:
         total = sum((images[:, i : i + 1].int() * w for i, w in enumerate(weights)), torch.tensor(1 << 15))
@@ -167,23 +202,15 @@ def to_channels(images: Tensor, channels: int) -> Tensor:
     return sum((images[:, i : i + 1] * (w / 65536) for i, w in enumerate(weights)), torch.tensor(0.0))
 
 
-def check_fit(fit: str) -> None:
-    """Raise a ``ValueError`` unless ``fit`` is one of the two ways."""
+def check_options(size: tuple[int, int] | None, fit: str, channels: int | None) -> None:
+    """Raise a ``ValueError`` unless the options of :func:`unshift.data.open_images` are valid."""
+    if size is not None and (len(size) != 2 or min(size) < 1 or math.prod(size) > 1 << 28):
+        raise ValueError(f"size must be (height, width), both at least 1 and of at most 2^28 pixels, got {size}")
     if fit not in FITS:
         raise ValueError(f"fit must be one of {', '.join(FITS)}, got {fit!r}")
-
-
-def check_channels(channels: int) -> None:
-    """Raise a ``ValueError`` unless ``channels`` is 1 or 3."""
-    if channels not in (1, 3):
+    if channels not in (None, 1, 3):
         raise ValueError(f"channels must be 1 (grey) or 3 (RGB), got {channels}")
 
 
-def _check_size(size: tuple[int, int]) -> tuple[int, int]:
-    if len(size) != 2 or min(size) < 1 or math.prod(size) > 1 << 28:
-        raise ValueError(f"size must be (height, width), both at least 1, got {size}")
-    return size[0], size[1]
-
-
 def _interpolate(images: Tensor, size: tuple[int, int]) -> Tensor:
-    return F.interpolate(images, size=size, mode="bilinear", align_corners=False, antialias=False)
+    return F.interpolate(images, size=size, mode="bilinear", align_corners=False)

@@ -1,289 +1,339 @@
-"""Images read as they are needed, in the order asked for, whatever holds them.
+"""Readers: batches of images on request, in any order, from any container.
 
-A :class:`Reader` is asked for batches by their rows, ``reader.read([rows, rows, ...])``, and yields them one after
-another. It never holds more than a few batches:
+``reader.read([rows, rows, ...])`` yields one batch for each tensor of rows, and holds few batches in memory:
 
-- :class:`Memory`: a tensor, whose rows are taken as they are;
-- :class:`Items`: a ``Dataset`` of any kind, such as the files of a folder, read by the workers of a ``DataLoader``
-  beside the training. Each item is read under random seeds that follow from the pass and its row, so a data set that
-  crops or recolours at random gives the same images however many workers there are;
-- :class:`Stream`: an ``IterableDataset``, read from its beginning for each pass. Its order is its own, so its rows are
-  shuffled only within windows of :data:`WINDOW` images.
+- A tensor is indexed.
+- A ``Dataset`` is read by the workers of a ``DataLoader``. The random seeds of each item follow from the pass and its
+  row, so a data set with random augmentation gives the same images for any number of workers.
+- An ``IterableDataset`` is read from its beginning in each pass. Rows are shuffled within windows of :data:`WINDOW`
+  images.
 
-A batch is what :mod:`unshift.data.batches` says.
+A :data:`Batch` is a list of tensors ``(n, channel, *spatial)``: consecutive images of equal shape share a tensor.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
+import random
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from unshift.data.batches import Batch, fingerprint, image_of, runs
-from unshift.data.seeded import SeededItems, SeededStream, Unbatched, left_alone
+__all__ = ["WINDOW", "Batch", "Reader", "UnreadableImage", "fingerprint", "one_tensor", "open_reader"]
 
-__all__ = ["Items", "Memory", "Reader", "Stream", "UnreadableImage", "open_reader"]
+Batch = list[Tensor]
+Reasons = dict[int, str]
+"""For each unreadable row, the reason."""
 
 WINDOW = 1024
-"""Images of a stream among which the order is shuffled."""
+"""Number of images of a stream within which the order is shuffled."""
 
 
 class UnreadableImage(ValueError):
-    """An image that cannot be read, where none may be left out."""
+    """An image cannot be read, and the caller does not allow to skip it."""
 
 
-class Reader(Protocol):
+class Reader(ABC):
     """Images by their rows."""
 
+    @abstractmethod
     def __len__(self) -> int:
-        """Return how many images there are. For a stream, that is known once it has been read to its end."""
+        """Return the number of images. That of a stream is known after the first complete pass."""
 
-    def rows(self, size: int) -> Iterator[Tensor]:
-        """Yield the rows of all images in their order, ``size`` at a time; of a stream without end, if need be."""
-
-    def read(
-        self, batches: Iterable[Tensor], seed: int = 0, unreadable: dict[int, str] | None = None
-    ) -> Iterator[Batch]:
-        """Yield one batch for each tensor of rows; stop where a stream ends that was never read to its end before.
+    @abstractmethod
+    def read(self, batches: Iterable[Tensor], seed: int = 0, unreadable: Reasons | None = None) -> Iterator[Batch]:
+        """Yield one batch for each tensor of rows; stop at the end of a stream of unknown length.
 
         Args:
             batches: The rows of each batch.
-            seed: For data sets that draw at random: the same seed gives the same images again.
-            unreadable: Where rows that cannot be read are put, with the reason, and left out of their batch. By
+            seed: For data sets with random augmentation: the same seed gives the same images again.
+            unreadable: A dictionary to which the unreadable rows are added; they are left out of their batch. By
                 default such a row is an error.
 
         Raises:
             ValueError: If an image cannot be read. The message names it.
         """
 
+    @abstractmethod
+    def through(self, function: Callable[[Tensor], Tensor]) -> Reader:
+        """Return a reader that applies ``function`` to batches of these images."""
+
+    def rows(self, size: int) -> Iterator[Tensor]:
+        """Yield the rows of all images in order, ``size`` at a time; endless for a stream."""
+        return (rows for rows in torch.arange(len(self)).split(size) if len(rows))
+
     def shuffled(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         """Return ``rows`` in a random order in which they can be read."""
-
-    def through(self, function: Callable[[Tensor], Tensor]) -> Reader:
-        """Return a reader of what ``function`` makes of batches of these images."""
+        return rows[torch.randperm(len(rows), generator=generator)]
 
     def name(self, row: int) -> str:
-        """Return what to call an image in a message."""
+        """Return the name of an image for messages."""
+        return f"number {row}"
 
 
 def open_reader(images: Any, workers: int = 0) -> Reader:
-    """Return what reads ``images``.
+    """Return a reader of ``images``.
 
     Args:
         images: A tensor or array ``(n, channel, *spatial)``, a ``Dataset`` or sequence of images, an
-            ``IterableDataset`` of them, a ``DataLoader`` (of which its data set, its number of workers and its way to
-            make a batch are taken, but not its order), or a reader already. Labels, if any, are ignored.
-        workers: Processes that read a data set meanwhile.
+            ``IterableDataset`` of them, a ``DataLoader`` (its data set, number of workers and ``collate_fn`` are used,
+            not its order), or a reader. Labels, if any, are ignored.
+        workers: Number of processes that read a data set in the background.
 
     Raises:
         ValueError: If it is none of these.
     """
-    if isinstance(images, Memory | Items | Stream):
+    if isinstance(images, Reader):
         return images
     if isinstance(images, np.ndarray):
         images = torch.from_numpy(np.ascontiguousarray(images))
     if isinstance(images, Tensor):
-        return Memory(images.detach())
+        return _Memory(images.detach())
     if isinstance(images, DataLoader):
-        return _of_loader(images, workers or images.num_workers)
+        return _open_loader(images, workers or images.num_workers)
     if isinstance(images, IterableDataset):
-        return Stream(images, image_of, workers)
+        return _Stream(images, _image_of, workers)
     if isinstance(images, Dataset) or (hasattr(images, "__getitem__") and hasattr(images, "__len__")):
-        return Items(images, image_of, workers)
+        return _Items(images, _image_of, workers)
     raise ValueError(
         f"images must be a tensor, an array, a Dataset, a DataLoader or a folder's path, got {type(images).__name__}"
     )
 
 
-def _of_loader(loader: DataLoader[Any], workers: int) -> Reader:
+def _open_loader(loader: DataLoader[Any], workers: int) -> Reader:
     collate: Callable[[Any], Any] = loader.collate_fn
-    if loader.batch_size is None:  # what its data set holds are batches already
-        return Stream(Unbatched(loader.dataset, lambda batch: image_of(collate(batch))), image_of, workers)
+    if loader.batch_size is None:  # the items of its data set are batches already
+        return _Stream(_Unbatched(loader.dataset, lambda batch: _image_of(collate(batch))), _image_of, workers)
 
     def image(item: Any) -> Tensor:
-        return image_of(collate([item]))[0]
+        return _image_of(collate([item]))[0]
 
     if isinstance(loader.dataset, IterableDataset):
-        return Stream(loader.dataset, image, workers)
-    return Items(loader.dataset, image, workers, loader.worker_init_fn)
+        return _Stream(loader.dataset, image, workers)
+    return _Items(loader.dataset, image, workers, loader.worker_init_fn)
 
 
-class Memory:
-    """A tensor ``(n, channel, *spatial)``."""
-
+class _Memory(Reader):
     def __init__(self, images: Tensor) -> None:
         self.images = images
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def rows(self, size: int) -> Iterator[Tensor]:
-        """See :class:`Reader`."""
-        return (rows for rows in torch.arange(len(self)).split(size) if len(rows))
-
-    def read(
-        self, batches: Iterable[Tensor], seed: int = 0, unreadable: dict[int, str] | None = None
-    ) -> Iterator[Batch]:
-        """See :class:`Reader`."""
+    def read(self, batches: Iterable[Tensor], seed: int = 0, unreadable: Reasons | None = None) -> Iterator[Batch]:
         return ([self.images[rows]] for rows in batches)
 
-    def shuffled(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        """See :class:`Reader`."""
-        return rows[torch.randperm(len(rows), generator=generator)]
-
     def through(self, function: Callable[[Tensor], Tensor]) -> Reader:
-        """See :class:`Reader`. All at once."""
-        return Memory(torch.cat([function(part) for part in self.images.split(256)]))
-
-    def name(self, row: int) -> str:
-        """See :class:`Reader`."""
-        return f"number {row}"
+        return _Memory(torch.cat([function(part) for part in self.images.split(256)]))
 
 
-class Items:
-    """A data set of known length, whose items can be asked for in any order.
-
-    Args:
-        items: The data set. If it has a method ``name``, that names an item in messages.
-        image: What takes the image out of an item.
-        workers: Processes that read.
-        begin: What each of them does first, given its number.
-    """
+class _Items(Reader):
+    """Reader of a data set of known length with random access; ``image`` extracts the image of an item."""
 
     def __init__(
-        self, items: Any, image: Callable[[Any], Tensor], workers: int, begin: Callable[[int], None] | None = None
+        self,
+        items: Any,
+        image: Callable[[Any], Tensor],
+        workers: int,
+        worker_init_fn: Callable[[int], None] | None = None,
     ) -> None:
-        self.items, self.image, self.workers, self.begin = items, image, workers, begin
+        self.items, self.image, self.workers, self.worker_init_fn = items, image, workers, worker_init_fn
 
     def __len__(self) -> int:
         return len(self.items)
 
-    def read(
-        self, batches: Iterable[Tensor], seed: int = 0, unreadable: dict[int, str] | None = None
-    ) -> Iterator[Batch]:
-        """See :class:`Reader`."""
+    def read(self, batches: Iterable[Tensor], seed: int = 0, unreadable: Reasons | None = None) -> Iterator[Batch]:
         loader: DataLoader[Any] = DataLoader(
-            SeededItems(self.items, self.image, seed),
-            batch_sampler=_Lists(batches),
+            _SeededItems(self.items, self.image, seed),
+            batch_sampler=(rows.tolist() for rows in batches),
             num_workers=self.workers,
-            collate_fn=_collated,
-            worker_init_fn=self.begin,
+            collate_fn=_collate,
+            worker_init_fn=self.worker_init_fn,
         )
-        for batch, broken in left_alone(loader):
-            if broken and unreadable is None:
-                raise UnreadableImage(next(iter(broken.values())))
+        for batch, errors in _keep_random_state(loader):
+            if errors and unreadable is None:
+                raise UnreadableImage(next(iter(errors.values())))
             if unreadable is not None:
-                unreadable.update(broken)
+                unreadable.update(errors)
             yield batch
 
-    rows = Memory.rows
-    shuffled = Memory.shuffled
-
     def through(self, function: Callable[[Tensor], Tensor]) -> Reader:
-        """See :class:`Reader`. Done each time an item is read."""
-        return Items(self.items, _followed_by(self.image, function), self.workers, self.begin)
+        image = functools.partial(_apply_to_image, self.image, function)
+        return _Items(self.items, image, self.workers, self.worker_init_fn)
 
     def name(self, row: int) -> str:
-        """See :class:`Reader`."""
-        return str(self.items.name(row)) if hasattr(self.items, "name") else f"number {row}"
+        return str(self.items.name(row)) if hasattr(self.items, "name") else super().name(row)
 
 
-class Stream:
-    """Images that come one after another, the same ones in the same order each time.
+class _Stream(Reader):
+    """Reader of an iterable that yields the same images in the same order each time.
 
-    Args:
-        items: What can be iterated over again and again.
-        image: What takes the image out of an item.
-        workers: Whether another process reads. Several would read all of it several times.
+    ``image`` extracts the image of an item.
     """
 
     def __init__(self, items: Any, image: Callable[[Any], Tensor], workers: int) -> None:
+        # At most one other process: several would each read the whole stream.
         self.items, self.image, self.workers = items, image, min(1, workers)
-        self._known = array("q")  # the fingerprint of each image
+        self._fingerprints = array("q")
         self._complete = False
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._fingerprints)
 
     def rows(self, size: int) -> Iterator[Tensor]:
-        """See :class:`Reader`."""
         return (torch.arange(at, at + size) for at in itertools.count(0, size))
 
-    def read(
-        self, batches: Iterable[Tensor], seed: int = 0, unreadable: dict[int, str] | None = None
-    ) -> Iterator[Batch]:
-        """See :class:`Reader`. Every pass has the same seed: else the order might be another one."""
-        loader: DataLoader[Any] = DataLoader(SeededStream(self.items, self.image), None, num_workers=self.workers)
-        stream = enumerate(left_alone(loader))
-        todo = [rows.tolist() for rows in batches] if self._complete else (rows.tolist() for rows in batches)
-        later = {*itertools.chain.from_iterable(todo)} if isinstance(todo, list) else None
+    def read(self, batches: Iterable[Tensor], seed: int = 0, unreadable: Reasons | None = None) -> Iterator[Batch]:
+        # All passes share one seed: another seed might change the order.
+        loader: DataLoader[Any] = DataLoader(_SeededStream(self.items, self.image), None, num_workers=self.workers)
+        stream = enumerate(_keep_random_state(loader))
+        requested = [rows.tolist() for rows in batches] if self._complete else (rows.tolist() for rows in batches)
+        needed = {*itertools.chain.from_iterable(requested)} if isinstance(requested, list) else None
         waiting: dict[int, Tensor] = {}
-        for rows in todo:
+        for rows in requested:
             while not all(row in waiting for row in rows):
                 row, image = next(stream, (-1, None))
                 if image is None:
                     break
                 self._check(row, image)
-                if row in (rows if later is None else later):
+                if row in (rows if needed is None else needed):
                     waiting[row] = image
-            found = [waiting.pop(row) for row in rows if row in waiting]
-            if found:
-                yield runs(found)
-            if len(found) < len(rows):
+            images = [waiting.pop(row) for row in rows if row in waiting]
+            if images:
+                yield _stack_runs(images)
+            if len(images) < len(rows):
                 if self._complete:
                     raise ValueError(f"a stream of {len(self):,} images ended early; it must be the same each time")
                 self._complete = True
                 return
 
     def shuffled(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        """See :class:`Reader`. Within windows of the stream, so that no more than that waits in memory."""
-        return torch.cat(
-            [window[torch.randperm(len(window), generator=generator)] for window in rows.sort().values.split(WINDOW)]
-        )
+        # Within windows, so that no more than a window waits in memory.
+        return torch.cat([super(_Stream, self).shuffled(part, generator) for part in rows.sort().values.split(WINDOW)])
 
     def through(self, function: Callable[[Tensor], Tensor]) -> Reader:
-        """See :class:`Reader`. Done each time an item is read."""
-        return Stream(self.items, _followed_by(self.image, function), self.workers)
-
-    name = Memory.name
+        return _Stream(self.items, functools.partial(_apply_to_image, self.image, function), self.workers)
 
     def _check(self, row: int, image: Tensor) -> None:
-        """Remember each image the first time; another one in its place is an error."""
-        found = fingerprint(image)
-        if row == len(self._known) and not self._complete:
-            self._known.append(found)
-        elif row >= len(self._known) or self._known[row] != found:
+        """Store the image's fingerprint in the first pass; raise a ``ValueError`` if it differs in a later pass."""
+        value = fingerprint(image)
+        if row == len(self._fingerprints) and not self._complete:
+            self._fingerprints.append(value)
+        elif row >= len(self._fingerprints) or self._fingerprints[row] != value:
             raise ValueError(
-                f"image {row} of the stream is not the one it was before; it must yield the same images in the same "
+                f"image {row} of the stream differs from the previous pass; it must yield the same images in the same "
                 "order each time: leave shuffling and augmentations to fit"
             )
 
 
-def _collated(items: list[tuple[int, Tensor | str]]) -> tuple[Batch, dict[int, str]]:
-    broken = {row: found for row, found in items if isinstance(found, str)}
-    return runs([found for _, found in items if isinstance(found, Tensor)]), broken
+def one_tensor(batch: Batch) -> Tensor:
+    """Return the images of a batch as one tensor. Raise a ``ValueError`` if they differ in shape."""
+    if len(batch) > 1:
+        shapes = sorted({tuple(part.shape[1:]) for part in batch})
+        raise ValueError(f"the images differ in shape: {', '.join(map(str, shapes))}; give a size for all, --size HxW")
+    return batch[0]
 
 
-def _followed_by(image: Callable[[Any], Tensor], function: Callable[[Tensor], Tensor]) -> Callable[[Any], Tensor]:
-    return functools.partial(_follow, image, function)
+def fingerprint(image: Tensor) -> int:
+    """Return a 63-bit hash of an image's shape, type and values."""
+    digest = hashlib.blake2b(f"{image.dtype} {tuple(image.shape)}".encode(), digest_size=8)
+    digest.update(image.contiguous().flatten().view(torch.uint8).numpy().data)
+    return int.from_bytes(digest.digest(), "big") >> 1
 
 
-def _follow(image: Callable[[Any], Tensor], function: Callable[[Tensor], Tensor], item: Any) -> Tensor:
+def _image_of(item: Any) -> Tensor:
+    """Return the image of an ``(image, label, ...)`` item."""
+    while isinstance(item, list | tuple):
+        item = item[0]
+    return torch.as_tensor(item)
+
+
+def _stack_runs(images: list[Tensor]) -> Batch:
+    return [torch.stack([*run]) for _, run in itertools.groupby(images, lambda image: (image.shape, image.dtype))]
+
+
+def _collate(items: list[tuple[int, Tensor | str]]) -> tuple[Batch, Reasons]:
+    errors = {row: item for row, item in items if isinstance(item, str)}
+    return _stack_runs([item for _, item in items if isinstance(item, Tensor)]), errors
+
+
+def _apply_to_image(image: Callable[[Any], Tensor], function: Callable[[Tensor], Tensor], item: Any) -> Tensor:
     return function(image(item)[None])[0]
 
 
-class _Lists:
-    """Tensors of rows as the lists that a ``DataLoader`` wants."""
+class _SeededItems(Dataset[Any]):
+    """Return ``(row, image)``, or ``(row, error message)``. The random seeds follow from ``seed`` and the row."""
 
-    def __init__(self, batches: Iterable[Tensor]) -> None:
-        self.batches = batches
+    def __init__(self, items: Any, image: Callable[[Any], Tensor], seed: int) -> None:
+        self.items, self.image, self.seed = items, image, seed
 
-    def __iter__(self) -> Iterator[list[int]]:
-        return (rows.tolist() for rows in self.batches)
+    def __getitem__(self, row: int) -> tuple[int, Tensor | str]:
+        _seed(self.seed, row)
+        try:
+            return row, self.image(self.items[row])
+        except ValueError as error:  # returned, not raised: a worker's exception arrives with its traceback as message
+            return row, str(error)
+
+
+class _SeededStream(IterableDataset[Tensor]):
+    def __init__(self, items: Any, image: Callable[[Any], Tensor]) -> None:
+        self.items, self.image = items, image
+
+    def __iter__(self) -> Iterator[Tensor]:
+        _seed(0, 0)
+        return map(self.image, iter(self.items))
+
+
+class _Unbatched(IterableDataset[Any]):
+    """The images of a data set of batches, one by one."""
+
+    def __init__(self, batches: Any, images: Callable[[Any], Iterable[Tensor]]) -> None:
+        self.batches, self.images = batches, images
+
+    def __iter__(self) -> Iterator[Tensor]:
+        iterable = isinstance(self.batches, IterableDataset)
+        batches = self.batches if iterable else map(self.batches.__getitem__, range(len(self.batches)))
+        return (image for batch in batches for image in self.images(batch))
+
+
+def _seed(seed: int, row: int) -> None:
+    mixed = (seed * 1_000_003 + row * 2_654_435_761 + 12_345) % 2**63
+    torch.default_generator.manual_seed(mixed)
+    random.seed(mixed)
+    np.random.seed(mixed % 2**32)
+
+
+def _keep_random_state(items: Iterable[Any]) -> Iterator[Any]:
+    """Yield from ``items`` without changing the caller's random states."""
+    reader_states = _random_states()
+    iterator = None
+    while True:
+        callers = _random_states()
+        _set_random_states(reader_states)
+        try:
+            iterator = iter(items) if iterator is None else iterator
+            item = next(iterator)
+        except StopIteration:
+            return
+        finally:
+            reader_states = _random_states()
+            _set_random_states(callers)
+        yield item
+
+
+def _random_states() -> tuple[Any, Any, Any]:
+    return torch.get_rng_state(), random.getstate(), np.random.get_state()
+
+
+def _set_random_states(states: tuple[Any, Any, Any]) -> None:
+    torch.set_rng_state(states[0])
+    random.setstate(states[1])
+    np.random.set_state(states[2])

@@ -1,7 +1,7 @@
-"""Circular sequences: FASTA in and out, letters as channels.
+"""Circular sequences: read and write FASTA, encode letters as channels.
 
-Channels are in the order A C G T, so that reversing them is the complement: ``Turns("strand")`` then turns a sequence
-to its other strand. An ambiguous letter is a fraction of each base it may stand for: R is half A, half G.
+Channels are in the order A C G T, so that reversing them is the complement and ``Turns("strand")`` gives the other
+strand. An ambiguous letter is a fraction of each base it may stand for: R is half A, half G.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MEANING = {
     **{"U": "T", "R": "AG", "Y": "CT", "S": "CG", "W": "AT", "K": "GT", "M": "AC"},
     **{"B": "CGT", "D": "AGT", "H": "ACT", "V": "ACG", "N": "ACGT"},
 }
-"""The letters of IUPAC, and the bases that each may stand for."""
+"""The IUPAC letters, and the bases that each may stand for."""
 COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCAAYRSWMKVHDBNtgcaayrswmkvhdbn")
 
 
@@ -34,9 +34,9 @@ class Record(NamedTuple):
     """One sequence of a FASTA file."""
 
     header: str
-    """all that follows the >"""
+    """The text after ``>``."""
     text: str
-    """its letters, as they were written"""
+    """The letters, as written."""
 
     @property
     def name(self) -> str:
@@ -44,31 +44,22 @@ class Record(NamedTuple):
         return self.header.split(maxsplit=1)[0] if self.header.strip() else ""
 
 
-def _shares() -> np.ndarray[tuple[int, int], np.dtype[np.float16]]:
-    table = np.full((256, len(BASES)), np.nan, dtype=np.float16)
-    for letter, bases in MEANING.items():
-        row = [(base in bases) / len(bases) for base in BASES]
-        table[ord(letter)] = table[ord(letter.lower())] = row
-    return table
-
-
-SHARES = _shares()
-"""What each byte is of each base; NaN for what is no letter of a nucleotide."""
+FRACTIONS = np.full((256, len(BASES)), np.nan, dtype=np.float16)
+for _letter, _bases in MEANING.items():
+    FRACTIONS[[ord(_letter), ord(_letter.lower())]] = [(base in _bases) / len(_bases) for base in BASES]
+"""The fractions of the bases for each byte; NaN for bytes that are not nucleotide letters."""
 
 
 def is_fasta(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a file's name is that of a FASTA file, gzipped or not."""
+    """Return whether a file has a FASTA suffix, gzipped or not."""
     return os.fspath(path).lower().removesuffix(".gz").endswith(SUFFIXES)
 
 
 def read_fasta(path: str | os.PathLike[str]) -> list[Record]:
-    """Read a FASTA file of nucleotides; gzip is unpacked.
-
-    Args:
-        path: The file.
+    """Read a FASTA file of nucleotides, gzipped or not.
 
     Raises:
-        ValueError: If it is not FASTA, damaged or empty, or a sequence is empty or no nucleotides.
+        ValueError: If it is not FASTA, damaged or empty, or a sequence is empty or has other letters.
     """
     try:
         import dnaio
@@ -94,32 +85,31 @@ def read_fasta(path: str | os.PathLike[str]) -> list[Record]:
 def _check(text: str) -> None:
     if not text:
         raise ValueError("is empty")
-    if strange := sorted(set(text) - set(MEANING) - set("".join(MEANING).lower())):
-        shown = ", ".join(map(repr, strange[:5]))
-        hint = "; gaps have no place in a circle: remove them" if "-" in strange else "; is it a protein?"
+    if invalid := sorted(set(text) - set(MEANING) - set("".join(MEANING).lower())):
+        shown = ", ".join(map(repr, invalid[:5]))
+        hint = "; remove the gaps" if "-" in invalid else "; is it a protein?"
         raise ValueError(f"is not a nucleotide sequence: it has {shown}{hint}")
     if {"T", "U"} <= set(text.upper()):
         raise ValueError("has both T and U: it must be DNA or RNA")
 
 
 def encode(text: str) -> Tensor:
-    """Return a sequence as shares of A, C, G and T: float16 ``(4, length)``.
+    """Return a sequence as fractions of A, C, G and T: float16 ``(4, length)``.
 
     >>> encode("ACGTRn").tolist()[0]
     [1.0, 0.0, 0.0, 0.0, 0.5, 0.25]
 
     Raises:
-        ValueError: If the text is empty, or no nucleotides.
+        ValueError: If the text is empty, or has other letters than nucleotides.
     """
     _check(text)
-    return torch.from_numpy(SHARES[_bytes(text)].T.copy())
+    return torch.from_numpy(FRACTIONS[_bytes(text)].T.copy())
 
 
 def encode_letters(text: str) -> Tensor:
-    """Return the letters themselves and their complements, uint8 ``(2, length)``.
+    """Return the letters and their complements, uint8 ``(2, length)``: reversing the channels is the complement.
 
-    Reversing the channels is the complement here too. So ties are settled by the text that will be written, with its
-    case and its ambiguous letters, which may differ where the bases do not.
+    They break ties: case and ambiguous letters may differ where the fractions of the bases are equal.
     """
     return torch.from_numpy(np.stack([_bytes(text), _bytes(_complement(text))]))
 
@@ -129,13 +119,13 @@ def _bytes(text: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 
 def _complement(text: str) -> str:
-    found = text.translate(COMPLEMENT)
+    complement = text.translate(COMPLEMENT)
     rna = "U" in text or "u" in text
-    return found.replace("T", "U").replace("t", "u") if rna else found
+    return complement.replace("T", "U").replace("t", "u") if rna else complement
 
 
 def oriented(text: str, shift: int, turn: int) -> str:
-    """Undo a shift and a turn of ``Turns("strand")`` on the text itself.
+    """Undo a shift and a turn of ``Turns("strand")`` on the text.
 
     >>> oriented("GTAC", 2, 0), oriented("aCGT", 1, 1)
     ('ACGT', 'tACG')
@@ -145,7 +135,7 @@ def oriented(text: str, shift: int, turn: int) -> str:
 
 
 def to_fasta(records: Iterable[Record], path: Path, width: int = 80) -> bytes:
-    """Return the content of a FASTA file, gzipped if its name says so, always the same bytes for the same records."""
+    """Return the content of a FASTA file, gzipped if ``path`` ends in .gz. Equal records give equal bytes."""
     lines: list[str] = []
     for record in records:
         lines.append(f">{record.header}")

@@ -1,74 +1,17 @@
-"""One function for whatever a user types: the name of a data set, a folder, an image, tar shards, a NumPy file."""
+"""Open images by name: a data set, a folder, an image, tar shards, a NumPy file, FASTA."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-from torch.utils.data import Dataset
-
-from unshift.data import arrays, photos, sequences, shards
+from unshift.data import arrays, photos, sequences
 from unshift.data.catalogue import DATASETS, dataset, find
-from unshift.data.pixels import ImageSet, check_channels, check_fit, fit_to, prepare, to_channels
+from unshift.data.pixels import ImageSet, check_options, fit_to, to_channels
 
-__all__ = ["ImageSource", "open_images", "open_source"]
-
-
-@dataclass(frozen=True, eq=False)
-class ImageSource:
-    """Images that may still be on disk: a tensor, or a data set whose items are read when they are asked for."""
-
-    images: Any
-    """A tensor ``(n, channel, *spatial)``, a list of sequences ``(4, length)``, or a ``Dataset`` of image files."""
-    labels: Tensor | None
-    name: str
-    classes: tuple[str, ...] = ()
-
-    def prepared(self, preparation: Mapping[str, Any], limit: int | None = None) -> ImageSource:
-        """Return the first ``limit`` images, each of which :func:`prepare` has gone over when it is read."""
-        images = self.images
-        if isinstance(images, Tensor):
-            images = prepare(images[:limit], preparation)
-        elif isinstance(images, list):
-            if preparation:
-                raise ValueError(f"sequences are taken as they are: leave out {', '.join(preparation)}")
-            images = images[:limit]
-        elif preparation or limit is not None:
-            images = _Prepared(images, preparation, limit)
-        return replace(self, images=images, labels=None if self.labels is None else self.labels[:limit])
-
-    def load(self) -> ImageSet:
-        """Read all of them into memory.
-
-        Raises:
-            ValueError: If they are sequences, which no tensor holds.
-        """
-        if isinstance(self.images, list):
-            raise ValueError(f"{self.name} holds sequences, but images are needed")
-        loaded = self.images if isinstance(self.images, Tensor) else photos.load_files(self.images)
-        return ImageSet(loaded, self.labels, self.name, self.classes)
-
-
-class _Prepared(Dataset[Tensor]):
-    """Image files that are prepared as they are read."""
-
-    def __init__(self, files: Any, preparation: Mapping[str, Any], limit: int | None) -> None:
-        self.files, self.preparation = files, preparation
-        self._count = len(files) if limit is None else min(limit, len(files))
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: int) -> Tensor:
-        return prepare(self.files[index][None], self.preparation)[0]
-
-    def name(self, index: int) -> str:
-        """Return what to call an image."""
-        return str(self.files.name(index))
+__all__ = ["open_images", "open_source"]
 
 
 def open_images(
@@ -86,21 +29,21 @@ def open_images(
     torch.Size([10000, 1, 32, 32])
 
     Args:
-        source: The first of these that it is: the name of a data set (``unshift data list``; a folder of
-            the same name is ``./mnist``), a folder of images at any depth, or of WebDataset shards (``.tar``), one
-            image file or shard, or a ``.npy`` or ``.npz`` file.
+        source: The name of a data set (``unshift data list``; a folder of the same name is ``./mnist``), a folder of
+            images at any depth, or of WebDataset shards (``.tar``), one image file or shard, or a ``.npy`` or ``.npz``
+            file.
         split: ``"train"`` (the default of a data set) or ``"test"``. For a folder, a subfolder of it.
-        size: Bring all images to this ``(height, width)``.
-        fit: How: ``"resize"`` stretches, ``"crop"`` scales to cover the size and cuts out the middle.
-        channels: 1 (grey) or 3 (RGB). By default data sets and arrays stay as they are, and image files
-            are read as RGB.
-        layout: The axes of an array, where they are not the usual ones: see :mod:`unshift.data.arrays`.
+        size: Resize all images to this ``(height, width)``.
+        fit: ``"resize"`` stretches, ``"crop"`` scales to cover the size and crops the centre.
+        channels: 1 (grey) or 3 (RGB). By default data sets and arrays are not converted, and image files are read as
+            RGB.
+        layout: The axes of an array; see :mod:`unshift.data.arrays`.
 
     Returns:
-        The images, and their labels where they are known.
+        The images, and their labels if known.
 
     Raises:
-        ValueError: If ``source`` is nothing that can be read, or the other arguments do not suit it.
+        ValueError: If ``source`` cannot be read, or the other arguments do not fit it.
     """
     return open_source(source, split, size=size, fit=fit, channels=channels, layout=layout).load()
 
@@ -113,47 +56,43 @@ def open_source(
     fit: str = "resize",
     channels: int | None = None,
     layout: str | None = None,
-) -> ImageSource:
-    """Open images as :func:`open_images` does, but leave image files on disk until they are asked for."""
-    check_fit(fit)
-    if channels is not None:
-        check_channels(channels)
+) -> ImageSet:
+    """Open images like :func:`open_images`, or a FASTA file. Image files stay on disk until they are read."""
+    check_options(size, fit, channels)
     name = os.fspath(source)
     path = Path(os.path.expanduser(name))
-    if layout is not None and (name in DATASETS or path.suffix.lower() not in arrays.SUFFIXES):
+    suffix = path.suffix.lower()
+    file_options: dict[str, Any] = {"size": size, "fit": fit, "channels": channels or 3}
+    if layout is not None and (name in DATASETS or suffix not in arrays.SUFFIXES):
         raise ValueError(f"layout is for .npy and .npz files only, got {name} with layout {layout!r}; leave it out")
     if name in DATASETS:
-        return _fitted(dataset(name, split or "train"), size, fit, channels)
+        return _converted(dataset(name, split or "train"), size, fit, channels)
     if name and os.path.isdir(path):  # Path("") is the current folder
         if split is not None and not (path / split).is_dir():
             raise ValueError(f"{path} has no split {split!r}: there is no such folder in it")
         folder = path / split if split else path
-        if tars := sorted(folder.glob("*.tar")):
-            return _of_files(shards.ShardFiles(tars, size=size, fit=fit, channels=channels or 3), folder)
-        return _of_files(photos.ImageFolder(folder, size=size, fit=fit, channels=channels or 3), folder)
-    if not name or not os.path.exists(path):  # False, not an error, for a name too long
+        tars = sorted(folder.glob("*.tar"))
+        files = photos.ShardFiles(tars, **file_options) if tars else photos.ImageFolder(folder, **file_options)
+        return ImageSet(files, files.labels, folder.resolve().name, files.classes)
+    if not name or not os.path.exists(path):  # os.path.exists: no error for a name that is too long
         try:
             find(name)
         except ValueError as error:
             raise ValueError(f"{error}; and no file or folder of that name") from None
     if split is not None:
         raise ValueError(f"{path} is one file: it has no split {split!r}")
-    if path.suffix.lower() in arrays.SUFFIXES:
-        return _fitted(arrays.load_array(path, layout), size, fit, channels)
+    if suffix in arrays.SUFFIXES:
+        return _converted(arrays.load_array(path, layout), size, fit, channels)
     if sequences.is_fasta(path):
-        return ImageSource([sequences.encode(record.text) for record in sequences.read_fasta(path)], None, path.name)
-    if path.suffix.lower() == ".tar":
-        return _of_files(shards.ShardFiles([path], size=size, fit=fit, channels=channels or 3), path)
-    if path.suffix.lower() in photos.suffixes():
-        return _of_files(photos.ImageFiles([path], size=size, fit=fit, channels=channels or 3), path)
-    raise ValueError(f"{path} is neither an image, a folder of images, a .tar of them, a .npy or .npz file, nor FASTA")
+        return ImageSet([sequences.encode(record.text) for record in sequences.read_fasta(path)], None, path.name)
+    if suffix != ".tar" and suffix not in photos.suffixes():
+        raise ValueError(
+            f"{path} is neither an image, a folder of images, a .tar of them, a .npy or .npz file, nor FASTA"
+        )
+    kind = photos.ShardFiles if suffix == ".tar" else photos.ImageFiles
+    return ImageSet(kind([path], **file_options), None, path.resolve().name)
 
 
-def _fitted(found: ImageSet, size: tuple[int, int] | None, fit: str, channels: int | None) -> ImageSource:
-    images = found.images if channels is None else to_channels(found.images, channels)
-    images = images if size is None else fit_to(images, size, fit)
-    return ImageSource(images, found.labels, found.name, found.classes)
-
-
-def _of_files(files: photos.ImageFiles, path: Path) -> ImageSource:
-    return ImageSource(files, files.labels, path.resolve().name, files.classes)
+def _converted(images: ImageSet, size: tuple[int, int] | None, fit: str, channels: int | None) -> ImageSet:
+    pixels = to_channels(images.images, channels)
+    return replace(images, images=pixels if size is None else fit_to(pixels, size, fit))
