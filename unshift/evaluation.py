@@ -1,65 +1,92 @@
-"""Measure: how often a restorer is right, and what a classifier gains by it.
+"""Measure how often a restorer is right, how reliable its confidence is, and what a classifier gains by it.
 
-Protocol (the paper's, section 5.1): each test image is moved at random by what the restorer's coordinates draw (a
-circular shift, uniform in ``[-scope, scope]`` along every axis; a turn; an angle), and classified with and without the
-restorer. The restorer is really run on every moved image: nothing is taken for granted.
+Protocol (the paper's, section 5.1): each test image is moved at random by the restorer's coordinates (a circular shift,
+uniform in ``[-scope, scope]`` along every axis; a turn; an angle), and classified with and without the restorer. The
+restorer runs on every moved image; exactness is not assumed.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from unshift import ranks
+from unshift import distributed as ranks
 from unshift.coordinates import draw_shifts, rows
-from unshift.data.batches import one_tensor
-from unshift.data.reading import Reader, open_reader
-from unshift.moves import Kind, Moves
+from unshift.coordinates.lossy import Kind, Moves
+from unshift.data.reading import Batch, Reader, one_tensor, open_reader
+from unshift.exact import Curve
+from unshift.inputs import Images
 from unshift.progress import Progress, tracked
-from unshift.ragged import Images
-from unshift.reliability import Judged, judge
 from unshift.restorer import Chain, Restorer
 from unshift.shifts import check_images
 
 __all__ = [
+    "FEWEST",
+    "Judged",
     "Rates",
+    "Reliability",
     "ScopeRow",
     "accuracy",
     "accuracy_over_scopes",
+    "calibrate",
+    "curve_of",
     "in_its_dtype",
+    "judge",
     "judged_on",
     "predict",
     "random_shifts",
     "rates_from",
+    "reliability",
     "restoration_rates",
+    "separation",
 ]
 
 Classifier = Callable[[Tensor], Tensor]
 
 
+# --- how often a restorer is right -------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Rates:
-    """How a restorer does on unshifted images, and so, being exact, on all their shifts."""
+    """The success rates of a restorer on unmoved images and hence, because it is exact, on all their moves."""
 
     images: int
     exact: float
-    """share of images restored to themselves"""
+    """Share of images restored to themselves."""
     within_1: float
-    """share restored to within one pixel along every axis"""
+    """Share restored to within one step: one pixel along every axis, for shifts."""
     confidence: float
-    """mean confidence"""
+    """Mean confidence."""
     tied: int
-    """images on which the tie rule had to choose"""
+    """Number of images on which the tie rule had to choose."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the numbers as plain data, for JSON."""
         return asdict(self)
+
+
+class Judged(NamedTuple):
+    """The result of restoring unmoved images, one entry per image."""
+
+    confidence: Tensor
+    """float64 ``(n,)``."""
+    distance: Tensor
+    """float64 ``(n,)``: distance of the estimated pose from no move, in steps."""
+    tied: Tensor
+    """bool ``(n,)``."""
+
+    @property
+    def right(self) -> Tensor:
+        """True where the pose is exactly right, bool ``(n,)``."""
+        return self.distance == 0
 
 
 def restoration_rates(
@@ -72,10 +99,16 @@ def restoration_rates(
     """Measure how often a restorer leaves unmoved images where they are.
 
     Args:
-        restorer: What is measured.
-        images: Unmoved; a data set is read as it is needed.
-        batch_size: Images at a time.
-        progress: Tell how far it is.
+        restorer: The restorer to measure.
+        images: Unmoved images. A data set is read batch by batch.
+        batch_size: Images per batch.
+        progress: Show progress.
+
+    Returns:
+        The rates over all images.
+
+    Raises:
+        ValueError: If there are no images.
     """
     return rates_from(judged_on(restorer, images, batch_size=batch_size, progress=progress))
 
@@ -87,57 +120,76 @@ def judged_on(
     batch_size: int = 256,
     progress: bool = False,
 ) -> Judged:
-    """Restore unmoved images, and return what became of each. The arguments are those of :func:`restoration_rates`."""
+    """Restore unmoved images and return the result of each. The arguments are those of :func:`restoration_rates`."""
     reader = open_reader(images)
     if not len(reader):
         raise ValueError("no images to measure on")
     ranks.check_enough(len(reader))
-    parts = [some for some in map(ranks.share, reader.rows(batch_size)) if len(some)]
+    parts = [rows for rows in map(ranks.share, reader.rows(batch_size)) if len(rows)]
     return judge(restorer, tracked(reader.read(parts), "rates", "batches", progress, len(parts)))
 
 
+def judge(restorer: Restorer | Chain, batches: Iterable[Batch]) -> Judged:
+    """Restore unmoved images and gather the results of all ranks.
+
+    Args:
+        restorer: The restorer to measure.
+        batches: This rank's share of the images.
+    """
+    results = [torch.zeros(0, 3, dtype=torch.float64)]
+    for images in itertools.chain.from_iterable(batches):
+        estimate = restorer.estimate(images)
+        distance = restorer.coordinates.distance(estimate, check_images(images))
+        if estimate.rejected is not None:  # passed unchanged, which is not the same as restored
+            distance = torch.where(estimate.rejected, math.inf, distance)
+        parts = (estimate.confidence, distance, estimate.tied.to(torch.float64))
+        results.append(torch.stack([part.cpu() for part in parts], 1))
+    confidence, distance, tied = ranks.gathered(torch.cat(results)).unbind(1)
+    return Judged(confidence, distance, tied.bool())
+
+
 def rates_from(judged: Judged) -> Rates:
-    """Sum up what became of some images."""
+    """Summarise the results of :func:`judge`."""
     count = len(judged.distance)
     exact, within_1 = (int((judged.distance <= most).sum()) for most in (0, 1))
     return Rates(count, exact / count, within_1 / count, float(judged.confidence.mean()), int(judged.tied.sum()))
 
 
+# --- classifiers -------------------------------------------------------------------------------------------------
+
+
 def random_shifts(n: int, axes: int, scope: int, seed: int) -> Tensor:
-    """Draw random shifts.
+    """Draw random shifts, int64 ``(n, axes)``.
 
     Args:
-        n: How many.
-        axes: Spatial axes.
+        n: Number of shifts.
+        axes: Number of spatial axes.
         scope: Each axis is uniform in ``[-scope, scope]``.
         seed: The same seed gives the same shifts.
-
-    Returns:
-        int64 ``(n, axes)``.
     """
     return draw_shifts((1,) * axes, n, scope, torch.Generator().manual_seed(seed))
 
 
 def in_its_dtype(classifier: Classifier) -> Classifier:
-    """Hand images to a classifier of half or double precision in its own."""
+    """Return a classifier that converts images to the floating-point dtype of its parameters."""
     if not isinstance(classifier, nn.Module):
         return classifier
     state = itertools.chain(classifier.parameters(), classifier.buffers())
-    kind = next((tensor.dtype for tensor in state if tensor.is_floating_point()), torch.float32)
-    return classifier if kind == torch.float32 else lambda images: classifier(images.to(kind))
+    dtype = next((tensor.dtype for tensor in state if tensor.is_floating_point()), torch.float32)
+    return classifier if dtype == torch.float32 else lambda images: classifier(images.to(dtype))
 
 
 @torch.no_grad()
 def predict(classifier: Classifier, images: Tensor, *, batch_size: int = 256) -> Tensor:
-    """Classify images.
+    """Return the predicted class of each image, ``(n,)``.
 
     Args:
-        classifier: Images to logits.
+        classifier: Maps images to logits.
         images: ``(n, channel, *spatial)``.
-        batch_size: Images at a time.
+        batch_size: Images per batch.
 
-    Returns:
-        The predicted class of each image, ``(n,)``.
+    Raises:
+        ValueError: If the classifier does not return one row of logits per image.
     """
     classes = []
     classifier = in_its_dtype(classifier)
@@ -152,13 +204,13 @@ def predict(classifier: Classifier, images: Tensor, *, batch_size: int = 256) ->
 
 
 def accuracy(classifier: Classifier, images: Tensor, labels: Tensor, *, batch_size: int = 256) -> float:
-    """Return the share of images that a classifier puts in their class.
+    """Return the share of images that are classified correctly.
 
     Args:
-        classifier: Images to logits.
+        classifier: Maps images to logits.
         images: ``(n, channel, *spatial)``.
-        labels: Their classes, ``(n,)``.
-        batch_size: Images at a time.
+        labels: The true classes, ``(n,)``.
+        batch_size: Images per batch.
     """
     return float((predict(classifier, images, batch_size=batch_size) == labels).double().mean())
 
@@ -171,12 +223,13 @@ class ScopeRow:
     images: int
     seeds: tuple[int, ...]
     without: tuple[float, ...]
-    """accuracy without the restorer, one per seed"""
+    """Accuracy without the restorer, one per seed."""
     restored: tuple[float, ...]
-    """accuracy with the restorer, one per seed"""
+    """Accuracy with the restorer, one per seed."""
     consistent_without: float
-    """share of images with the same predicted class under all seeds' shifts, without the restorer"""
+    """Share of images with the same predicted class for all seeds, without the restorer."""
     consistent_restored: float
+    """The same with the restorer."""
 
     @property
     def effect(self) -> float:
@@ -203,53 +256,57 @@ def accuracy_over_scopes(
     """Classify moved images with and without ``restorer``, for each scope and seed.
 
     Args:
-        classifier: Images to logits.
-        images: Unmoved; a data set is read once, as it is needed.
-        labels: Their classes.
-        restorer: Its coordinates draw the moves, in their own unit, and do them.
+        classifier: Maps images to logits.
+        images: Unmoved images. A data set is read once, batch by batch.
+        labels: The true classes.
+        restorer: Its coordinates draw the moves, in their own unit, and apply them.
         scopes: The largest moves, e.g. in pixels; None for any move at all.
-        seeds: One draw of the moves each.
-        moves: What they lose: see :mod:`unshift.moves`. Crops are windows that leave the largest scope on every side.
-        batch_size: Images at a time.
-        progress: Tell how far it is.
+        seeds: Seeds of the random moves.
+        moves: What enters where the image leaves: see :mod:`unshift.coordinates.lossy`. Crops leave a margin of the
+            largest scope on every side.
+        batch_size: Images per batch.
+        progress: Show progress.
+
+    Returns:
+        One row per scope.
     """
     coordinates, reader, classifier = restorer.coordinates, open_reader(images), in_its_dtype(classifier)
-    todo = list(scopes)
-    runs = [(scope, seed) for scope in todo for seed in seeds]
-    real = Moves(moves, coordinates, None if None in todo else max(scope or 0 for scope in todo))
-    first = real.seen(check_images(one_tensor(next(reader.read([torch.zeros(1, dtype=torch.int64)])))))
-    # Drawn for all images at once, so that neither batches nor ranks show in them.
-    poses = {run: coordinates.draw(first, len(reader), run[0], torch.Generator().manual_seed(run[1])) for run in runs}
-    parts = [some for some in map(ranks.share, reader.rows(batch_size)) if len(some)]
-    found: dict[str, list[Tensor]] = {"bare": [], "restored": []}
-    with Progress("scopes", len(parts) * len(runs), "runs", progress) as told:
+    scopes = list(scopes)
+    runs = [(scope, seed) for scope in scopes for seed in seeds]
+    lossy = Moves(moves, coordinates, None if None in scopes else max(scope or 0 for scope in scopes))
+    size = lossy.seen(check_images(one_tensor(next(reader.read([torch.zeros(1, dtype=torch.int64)])))))
+    # Drawn for all images at once, so that they depend neither on batches nor on ranks.
+    poses = {run: coordinates.draw(size, len(reader), run[0], torch.Generator().manual_seed(run[1])) for run in runs}
+    parts = [part for part in map(ranks.share, reader.rows(batch_size)) if len(part)]
+    tables: dict[bool, list[Tensor]] = {False: [], True: []}
+    with Progress("scopes", len(parts) * len(runs), "runs", progress) as bar:
         for at, batch in zip(parts, reader.read(parts), strict=True):
-            predicted: dict[str, list[Tensor]] = {"bare": [], "restored": []}
+            columns = {False: [at], True: [at]}
             for run in runs:
-                moved = real.move(one_tensor(batch), rows(poses[run], at))
-                predicted["bare"].append(predict(classifier, moved, batch_size=batch_size))
-                predicted["restored"].append(predict(lambda x: classifier(restorer(x)), moved, batch_size=batch_size))
-                told.update()
-            for kind, some in predicted.items():
-                found[kind].append(torch.stack([at, *some], 1))
-    bare, restored = (_in_order(found[kind], len(runs)) for kind in ("bare", "restored"))
+                moved = lossy.move(one_tensor(batch), rows(poses[run], at))
+                columns[False].append(predict(classifier, moved, batch_size=batch_size))
+                columns[True].append(predict(classifier, restorer(moved), batch_size=batch_size))
+                bar.update()
+            for restored, classes in columns.items():
+                tables[restored].append(torch.stack(classes, 1))
+    without, restored_classes = (_gather(tables[restored], len(runs)) for restored in (False, True))
     return [
         ScopeRow(
             scope=scope,
             images=len(reader),
             seeds=tuple(seeds),
-            without=tuple(float((bare[run] == labels).double().mean()) for run in own),
-            restored=tuple(float((restored[run] == labels).double().mean()) for run in own),
-            consistent_without=_consistency([bare[run] for run in own]),
-            consistent_restored=_consistency([restored[run] for run in own]),
+            without=tuple(float((without[run] == labels).double().mean()) for run in span),
+            restored=tuple(float((restored_classes[run] == labels).double().mean()) for run in span),
+            consistent_without=_consistency([without[run] for run in span]),
+            consistent_restored=_consistency([restored_classes[run] for run in span]),
         )
-        for k, scope in enumerate(todo)
-        for own in [range(k * len(seeds), (k + 1) * len(seeds))]
+        for k, scope in enumerate(scopes)
+        for span in [range(k * len(seeds), (k + 1) * len(seeds))]
     ]
 
 
-def _in_order(parts: list[Tensor], runs: int) -> Sequence[Tensor]:
-    """Put the classes that all ranks predicted, each with the row of its image, into the order of the images."""
+def _gather(parts: list[Tensor], runs: int) -> Sequence[Tensor]:
+    """Gather the predictions of all ranks, whose first column is the row of the image, in the order of the images."""
     table = ranks.gathered(torch.cat(parts).cpu() if parts else torch.zeros(0, runs + 1, dtype=torch.int64))
     return table[table[:, 0].argsort()].unbind(1)[1:]
 
@@ -257,3 +314,156 @@ def _in_order(parts: list[Tensor], runs: int) -> Sequence[Tensor]:
 def _consistency(predictions: Sequence[Tensor]) -> float:
     stacked = torch.stack(list(predictions))
     return float((stacked == stacked[0]).all(0).double().mean())
+
+
+# --- the reliability of confidences ------------------------------------------------------------------------------
+
+BINS = 15
+"""Bins of equal width for the calibration error (Guo et al., 2017)."""
+GROUPS = 20
+"""Largest number of equal groups of images from which a curve is fitted."""
+FEWEST = 10
+"""Smallest number of images to calibrate on; a group has at least half as many."""
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """The reliability of confidences, as probabilities and for ranking images."""
+
+    images: int
+    ece: float
+    """Expected calibration error: the mean distance between confidence and accuracy over 15 bins."""
+    bins: tuple[tuple[float, float, int], ...]
+    """Mean confidence, share that is right, and number of images, of each bin that is not empty."""
+    risk: tuple[tuple[float, float, float], ...]
+    """Coverage, error rate among the images covered, and the lowest confidence among them."""
+
+    def risk_at(self, coverage: float) -> float:
+        """Return the error rate of the share ``coverage`` of images with the highest confidence."""
+        return next(risk for share, risk, _ in self.risk if share >= coverage - 1e-9)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain data, for JSON."""
+        return {**asdict(self), "risk_at_90": self.risk_at(0.9)}
+
+
+def reliability(confidence: Tensor, right: Tensor) -> Reliability:
+    """Compare confidences with outcomes.
+
+    Args:
+        confidence: float64 ``(n,)``.
+        right: bool ``(n,)``.
+
+    Raises:
+        ValueError: If there are none.
+    """
+    count, right = len(confidence), right.double()
+    if not count:
+        raise ValueError("no images to compare confidences on")
+    number = (confidence * BINS).to(torch.int64).clamp(max=BINS - 1)
+    bins = []
+    for at in range(BINS):
+        inside = number == at
+        if inside.any():
+            bins.append((float(confidence[inside].mean()), float(right[inside].mean()), int(inside.sum())))
+    ece = sum(n * abs(mean - share) for mean, share, n in bins) / count
+    order = confidence.argsort(descending=True, stable=True)
+    wrong = (1 - right[order]).cumsum(0)
+    ends = [max(1, -(-count * percent // 100)) for percent in range(1, 101)]
+    risk = [(n / count, float(wrong[n - 1]) / n, float(confidence[order[n - 1]])) for n in ends]
+    return Reliability(count, ece, tuple(bins), tuple(dict.fromkeys(risk)))
+
+
+def separation(inside: Tensor, outside: Tensor) -> float:
+    """Return the area under the ROC curve: how often an image of the training kind has the higher confidence.
+
+    Args:
+        inside: Confidences of images of the kind that a restorer was trained on.
+        outside: Confidences of images of another kind.
+
+    Returns:
+        A share of pairs, in which a tie counts as half; 0.5 is chance.
+    """
+    ordered, inside = outside.sort().values, inside.contiguous()
+    below, up_to = (torch.searchsorted(ordered, inside, right=right).double().mean() for right in (False, True))
+    return float(below + up_to) / 2 / len(outside)
+
+
+# --- calibration -------------------------------------------------------------------------------------------------
+
+
+class _Block(NamedTuple):
+    """Images of neighbouring confidence that share one estimate of how often they are right."""
+
+    images: int
+    right: float
+    lowest: float
+    highest: float
+    mean: float | None = None
+    """Mean confidence of a single group; None for several, over which the curve is flat."""
+
+    def knots(self) -> list[tuple[int, int]]:
+        """Return the point of a single group, or the two ends of several, one step apart because a curve rises."""
+        # One right and one wrong image more, so that the share is never 0 or 1.
+        share = round(Curve.WHOLE * (self.right + 1) / (self.images + 2))
+        if self.mean is not None:
+            return [(round(Curve.WHOLE * self.mean), share)]
+        first, last = (round(Curve.WHOLE * end) for end in (self.lowest, self.highest))
+        return [(last, share)] if first == last else [(first, share - 1), (last, share)]
+
+    def rises_to(self, other: _Block) -> bool:
+        """Return whether a curve can pass through both."""
+        return all(low < high for low, high in zip(self.knots()[-1], other.knots()[0], strict=True))
+
+
+def curve_of(confidence: Tensor, right: Tensor) -> Curve | None:
+    """Fit a rising curve from confidence to the share that is right; return None for fewer than ten images.
+
+    Isotonic regression on groups: images of neighbouring confidence form groups, and neighbouring groups are merged
+    until their shares rise.
+    """
+    if len(confidence) < FEWEST:
+        return None
+    order = confidence.argsort(stable=True)
+    blocks: list[_Block] = []
+    for group in order.tensor_split(min(GROUPS, 2 * len(order) // FEWEST)):
+        values = confidence[group]
+        ends = float(values[0]), float(values[-1])
+        block = _Block(len(group), float(right[group].sum()), *ends, float(values.mean()))
+        while blocks and not blocks[-1].rises_to(block):
+            last = blocks.pop()
+            block = _Block(last.images + block.images, last.right + block.right, last.lowest, block.highest)
+        blocks.append(block)
+    knots = itertools.chain.from_iterable(block.knots() for block in blocks)
+    return Curve([knot for knot in knots if 0 < knot[0] < Curve.WHOLE])
+
+
+def calibrate(restorer: Restorer | Chain, batches: Callable[[], Iterable[Batch]]) -> Judged:
+    """Turn a restorer's confidence into the probability that the estimated pose is exactly right.
+
+    A chain is calibrated stage by stage, each on images restored by the stages before it. The calibration errors before
+    and after, as :func:`reliability` computes them, are stored in the metadata.
+
+    Args:
+        restorer: Its curves are replaced; with too few images, by none.
+        batches: Returns the batches of unmoved images that it was not trained on; called several times.
+
+    Returns:
+        The results on these images, with the calibrated confidences.
+
+    Raises:
+        ValueError: If the restorer has a ``min_confidence``.
+    """
+    if restorer.min_confidence:
+        raise ValueError(f"set min_confidence to 0 before calibrating a restorer; it is {restorer.min_confidence}")
+    before = judge(restorer, batches())
+    for number, stage in enumerate(restorer.stages):
+        stage.curve, earlier = None, nn.Sequential(*restorer.stages[:number])
+        judged = judge(stage, ([earlier(images) for images in batch] for batch in batches()))
+        stage.curve = curve_of(judged.confidence, judged.right)
+    after = judge(restorer, batches())
+    restorer.metadata.pop("calibration", None)
+    if all(stage.curve is not None for stage in restorer.stages):
+        ece_before, ece = (reliability(each.confidence, each.right).ece for each in (before, after))
+        restorer.metadata["calibration"] = {"images": len(after.right), "ece_before": ece_before, "ece": ece}
+    return after

@@ -1,12 +1,12 @@
-"""Restorers on the Hugging Face Hub: the same one safetensors file, with a card made from what it says of itself.
+"""Restorers on the Hugging Face Hub: one safetensors file, with a card made from its metadata.
 
     from unshift import hub
     hub.push_to_hub(restorer, "you/my-restorer")
     restorer = hub.from_pretrained("you/my-restorer")  # or a folder that save_pretrained wrote
 
-All three go through ``huggingface_hub.ModelHubMixin``, so tokens, branches, pull requests and the cache work as
-they do everywhere. A repository holds ``model.safetensors`` (what :func:`unshift.load` reads), its description as
-``config.json``, and ``README.md``. No pickle: a stranger's repository runs no code here. Needs ``unshift[hub]``.
+All three use ``huggingface_hub.ModelHubMixin``, so tokens, branches, pull requests and the cache work as usual. A
+repository holds ``model.safetensors`` (for :func:`unshift.load`), its description as ``config.json``, and
+``README.md``. There is no pickle: loading a repository runs no code. Needs ``unshift[hub]``.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ try:
 except ImportError as error:
     raise ImportError("unshift.hub needs huggingface_hub: pip install 'unshift[hub]'") from error
 
+from unshift.files import load, model_card, read_header, save
 from unshift.restorer import Chain, Restorer
-from unshift.weights import load, model_card, read_header, save
 
 __all__ = ["from_pretrained", "push_to_hub", "save_pretrained"]
 
@@ -31,15 +31,15 @@ CONFIG = "config.json"
 
 
 class _Repository(ModelHubMixin, library_name="unshift", tags=["equivariance", "shift-invariance"]):
-    """What the mixin saves and loads: it *has* a restorer, so that a restorer need not know of the Hub."""
+    """The object that the mixin saves and loads. It holds a restorer, which does not depend on the Hub."""
 
     def __init__(self, restorer: Restorer | Chain) -> None:
         self.restorer = restorer
 
     def _save_pretrained(self, save_directory: Path) -> None:
         save(self.restorer, save_directory / WEIGHTS)
-        described = json.dumps(read_header(save_directory / WEIGHTS), indent=1, sort_keys=True)
-        (save_directory / CONFIG).write_text(described + "\n", encoding="utf-8")
+        description = json.dumps(read_header(save_directory / WEIGHTS), indent=1, sort_keys=True)
+        (save_directory / CONFIG).write_text(description + "\n", encoding="utf-8")
 
     @classmethod
     def _from_pretrained(cls, *, model_id: str, pad: int | None = None, **options: Any) -> _Repository:
@@ -50,9 +50,9 @@ class _Repository(ModelHubMixin, library_name="unshift", tags=["equivariance", "
         return cls(load(path, pad=pad))
 
     def generate_model_card(self, name: str = "restorer", repo_id: str | None = None) -> ModelCard:
-        """Return the card: the metadata of the weights in words, and three lines that use them."""
+        """Return the card: the metadata as a table, and an example."""
         front = self._hub_mixin_info.model_card_data.to_yaml()
-        usage = _USAGE.format(where=repo_id or "path/to/this/folder", undoes=self.restorer.coordinates.undoes)
+        usage = _USAGE.format(where=repo_id or "path/to/this/folder", undoes=self.restorer.coordinates.labels.undoes)
         return ModelCard(f"---\n{front}\n---\n\n{model_card(name, self.restorer)}\n{usage}")
 
 
@@ -69,18 +69,18 @@ restorer = hub.from_pretrained("{where}")
 model = torch.nn.Sequential(restorer, classifier)  # any frozen classifier of such images
 ```
 
-It undoes {undoes}: however an image was moved, one and the same image comes out, bit for bit. How often that is the
-upright image is what the rates above say.
+It undoes {undoes}: however an image was moved, the same image comes out, bit for bit. The rates above are the shares
+of images that come out upright.
 """
 
 
 def save_pretrained(restorer: Restorer | Chain, folder: str | Path, *, name: str | None = None) -> None:
-    """Write ``restorer`` to ``folder`` as a repository: weights, config and card. A card that is there is kept.
+    """Write ``restorer`` to ``folder`` as a repository: weights, config and card. An existing card is kept.
 
     Args:
-        restorer: What to write.
-        folder: Where to. It is made if it is not there.
-        name: The title of the card. Default: the name of the folder.
+        restorer: The restorer to write.
+        folder: The folder. It is created if it does not exist.
+        name: Title of the card. Default: the name of the folder.
     """
     _Repository(restorer).save_pretrained(folder, model_card_kwargs={"name": name or Path(folder).name})
 
@@ -89,13 +89,13 @@ def push_to_hub(restorer: Restorer | Chain, repo_id: str, **options: Any) -> str
     """Upload ``restorer`` with its card.
 
     Args:
-        restorer: What to upload.
-        repo_id: Where to, such as ``"you/my-restorer"``.
+        restorer: The restorer to upload.
+        repo_id: Name of the repository, e.g. ``"you/my-restorer"``.
         **options: Those of ``ModelHubMixin.push_to_hub``: ``private``, ``token``, ``branch``, ``commit_message``,
             ``create_pr`` and so on.
 
     Returns:
-        The address of the commit.
+        The URL of the commit.
     """
     card = {"name": repo_id.split("/")[-1], "repo_id": repo_id}
     return _Repository(restorer).push_to_hub(repo_id, model_card_kwargs=card, **options)
@@ -105,8 +105,8 @@ def from_pretrained(repo_id_or_folder: str | Path, *, pad: int | None = None, **
     """Load the restorer of a Hub repository (downloaded once, then cached) or of a local folder.
 
     Args:
-        repo_id_or_folder: Such as ``"you/my-restorer"``, or a folder that :func:`save_pretrained` wrote.
-        pad: The margin, as in :func:`unshift.load`.
+        repo_id_or_folder: Name of a repository, or a folder that :func:`save_pretrained` wrote.
+        pad: Width of the margin, as in :func:`unshift.load`.
         **options: Those of ``ModelHubMixin.from_pretrained``: ``revision``, ``token``, ``cache_dir``,
             ``local_files_only``, ``force_download``.
 
@@ -118,11 +118,11 @@ def from_pretrained(repo_id_or_folder: str | Path, *, pad: int | None = None, **
     """
     where = str(repo_id_or_folder)
     if Path(where).is_file():
-        raise ValueError(f"{where} is a file, which unshift.load reads; give a folder or a repository of the Hub")
+        raise ValueError(f"{where} is a file: use unshift.load, or give a folder or a repository of the Hub")
     try:
         return _Repository.from_pretrained(where, pad=pad, **options).restorer
     except (EntryNotFoundError, HfHubHTTPError, HFValidationError) as error:
-        why = " ".join(str(error).split())
-        raise ValueError(f"no restorer at {where!r}: neither a folder nor on the Hub: {why}") from error
+        reason = " ".join(str(error).split())
+        raise ValueError(f"no restorer at {where!r}: neither a folder nor on the Hub: {reason}") from error
     except (AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{where}: its {CONFIG} is damaged; save or download it again") from error

@@ -22,35 +22,63 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["add_margin", "apply", "check_images", "compose", "take", "times", "undo"]
+__all__ = [
+    "add_margin",
+    "all_shifts",
+    "apply",
+    "check_images",
+    "compose",
+    "format_size",
+    "integer_view",
+    "movable",
+    "ravel",
+    "take",
+    "undo",
+    "unravel",
+    "view_as",
+]
 
 
 LARGE = 2**15
-"""Numbers of an image from which on rolling it is quicker than picking its pixels: ``benchmarks/run.py moves``."""
+"""Element count of an image above which ``roll`` beats ``gather``: ``benchmarks/run.py moves``."""
 
-_NO_GATHER = {torch.uint16, torch.uint32, torch.uint64}
+_SIGNED = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_UNSIGNED = tuple(getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name))
+"""PyTorch has these since 2.3."""
+_INTEGERS = (torch.bool, torch.uint8, *_SIGNED.values(), *_UNSIGNED)
 
 
-def times(size: Sequence[int]) -> str:
-    """Return a size as messages tell it.
+def format_size(size: Sequence[int]) -> str:
+    """Return a size as text.
 
-    >>> times((32, 48))
+    >>> format_size((32, 48))
     '32x48'
     """
     return "x".join(map(str, size))
 
 
+def integer_view(values: Tensor) -> Tensor:
+    """View the bits of ``values`` as signed integers of the same width."""
+    return values.view(_SIGNED[values.element_size()])
+
+
+def movable(values: Tensor) -> Tensor:
+    """Return ``values``, or their bits as integers if PyTorch may not gather, roll or flip their dtype."""
+    return integer_view(values) if values.dtype in _UNSIGNED or values.element_size() == 1 else values
+
+
+def view_as(moved: Tensor, dtype: torch.dtype) -> Tensor:
+    """Undo :func:`movable`: view the bits as ``dtype`` again."""
+    return moved if moved.dtype == dtype else moved.view(dtype)
+
+
 def take(flat: Tensor, source: Tensor) -> Tensor:
-    """Gather pixels ``(batch, channel, n)`` along the last axis, whatever their dtype: bits are moved, not numbers."""
-    kind = flat.dtype
-    if kind in _NO_GATHER or flat.element_size() == 1:  # PyTorch moves some of these only as integers of their width
-        moved = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
-        return flat.contiguous().view(moved).gather(2, source).view(kind)
-    return flat.gather(2, source)
+    """Gather pixels ``(batch, channel, n)`` of any dtype along the last axis."""
+    return view_as(movable(flat).gather(2, source), flat.dtype)
 
 
 def check_images(images: Tensor) -> tuple[int, ...]:
-    """Return the spatial size of ``images``, or raise a ``ValueError`` that says what is wrong."""
+    """Return the spatial size of ``images``. Raise a ``ValueError`` if they are not images."""
     if not isinstance(images, Tensor):
         raise ValueError(f"images must be a torch.Tensor (batch, channel, *spatial), got {type(images).__name__}")
     if images.ndim not in (3, 4, 5):
@@ -60,8 +88,8 @@ def check_images(images: Tensor) -> tuple[int, ...]:
         )
     if 0 in images.shape[1:]:
         raise ValueError(f"images must have at least one channel and pixel, got shape {tuple(images.shape)}")
-    if images.is_complex():
-        raise ValueError(f"images must be real, got {images.dtype}")
+    if not (images.dtype in _INTEGERS or images.is_floating_point()) or str(images.dtype).endswith("_x2"):
+        raise ValueError(f"images must be real, with one number per element, got {images.dtype}")
     if images.layout != torch.strided or images.is_meta:
         raise ValueError(f"images must be dense and in memory, got layout {images.layout} on {images.device}")
     return tuple(images.shape[2:])
@@ -83,8 +111,17 @@ def _check_shift(images: Tensor, shift: Tensor) -> tuple[int, ...]:
 
 
 def add_margin(images: Tensor, pad: int, value: float = 0.0) -> Tensor:
-    """Put ``images`` on a margin of ``pad`` constant pixels; a negative one is cut off."""
-    return F.pad(images, [pad] * 2 * (images.ndim - 2), value=value) if pad else images
+    """Add a margin of constant pixels on both sides of every spatial axis.
+
+    Args:
+        images: ``(batch, channel, *spatial)``.
+        pad: Width of the margin. A negative width crops.
+        value: Value of its pixels.
+    """
+    try:
+        return F.pad(images, [pad] * 2 * (images.ndim - 2), value=value) if pad else images
+    except RuntimeError as error:  # e.g. float8_e8m0fnu has no 0
+        raise ValueError(f"{images.dtype} images cannot have a margin of {pad} pixels of value {value}") from error
 
 
 def apply(images: Tensor, shift: Tensor) -> Tensor:
@@ -96,26 +133,33 @@ def apply(images: Tensor, shift: Tensor) -> Tensor:
     tensor([[[3, 0, 1, 2]]])
 
     Args:
-        images: ``(batch, channel, *spatial)``, of any type.
+        images: ``(batch, channel, *spatial)``, of any dtype.
         shift: Integers ``(batch, d)``, one row per image.
 
     Returns:
-        The shifted images, of the same shape and type.
+        The shifted images, with the same shape, dtype and memory format.
 
     Raises:
         ValueError: If the shapes do not fit, or ``shift`` does not hold integers.
     """
-    return _moved(images, shift, 1)
+    return _shift(images, shift, 1)
 
 
-def _moved(images: Tensor, shift: Tensor, sign: int) -> Tensor:
-    """Shift each image by ``sign`` times its row of ``shift``."""
+def _shift(images: Tensor, shift: Tensor, sign: int) -> Tensor:
+    """Shift each image by ``sign`` times its row of ``shift``. The memory format stays."""
     size = _check_shift(images, shift)
-    batch, channels = images.shape[:2]
-    learning = images.requires_grad and torch.is_grad_enabled()
-    if not (learning or torch.compiler.is_compiling()) and (batch == 1 or images.numel() >= LARGE * batch > 0):
-        rows = [[sign * move % n for move, n in zip(row, size, strict=True)] for row in shift.tolist()]
-        return _rolled(images, rows)
+    batch = images.shape[0]
+    # An image of one channel is contiguous in both formats, and then comes back in the default one.
+    channels_last = not images.is_contiguous() and images.movedim(1, -1).is_contiguous()
+    x, first = (images.movedim(1, -1), 1) if channels_last else (images, 2)
+    differentiable = images.requires_grad and torch.is_grad_enabled()
+    if (batch == 1 or images.numel() >= LARGE * batch > 0) and not (differentiable or torch.compiler.is_compiling()):
+        # Image by image, without an index for every pixel.
+        y = torch.empty_like(x, memory_format=torch.contiguous_format)
+        for image, moved, row in zip(x, y, shift.tolist(), strict=True):
+            moves = {a + first - 1: sign * m % n for a, (m, n) in enumerate(zip(row, size, strict=True)) if m % n}
+            moved.copy_(_roll(image, moves))
+        return y.movedim(-1, 1) if channels_last else y
     # One flat index per pixel, built axis by axis: source = destination - shift, modulo the size.
     source = torch.zeros(batch, 1, dtype=torch.int64, device=images.device)
     for axis, n in enumerate(size):
@@ -123,36 +167,25 @@ def _moved(images: Tensor, shift: Tensor, sign: int) -> Tensor:
         moved = sign * (shift[:, axis, None].to(images.device, torch.int64) % n)
         along = (torch.arange(n, device=images.device) - moved) % n
         source = (source[:, :, None] * n + along[:, None, :]).flatten(1)
-    source = source[:, None, :].expand(batch, channels, math.prod(size))
-    return take(images.flatten(2), source).reshape(images.shape)
+    source = source[:, None, :].expand(batch, images.shape[1], math.prod(size))
+    y = take(images.flatten(2), source).reshape(images.shape)
+    return y.movedim(1, -1).contiguous().movedim(-1, 1) if channels_last else y
 
 
-def _rolled(images: Tensor, shift: list[list[int]]) -> Tensor:
-    """Do what :func:`apply` does, image by image: without an index of every pixel, which costs more."""
-    if images.shape[0] == 1:
-        moves = {axis: move for axis, move in enumerate(shift[0], 2) if move}  # a roll by nothing is the slowest
-        # In one order of memory for every move, since what follows may add up in it: with the channels last, as in
-        # photos, or the usual one.
-        last = images.ndim == 4 and images.is_contiguous(memory_format=torch.channels_last)
-        if not moves:
-            return images.clone(memory_format=torch.channels_last if last else torch.contiguous_format)
-        if not last:
-            return images.roll([*moves.values()], [*moves])
-        return images.permute(0, 2, 3, 1).roll([*moves.values()], [axis - 1 for axis in moves]).permute(0, 3, 1, 2)
-    found = torch.empty_like(images, memory_format=torch.contiguous_format)
-    for at, row in enumerate(shift):
-        found[at : at + 1] = _rolled(images[at : at + 1], [row])
-    return found
+def _roll(image: Tensor, moves: dict[int, int]) -> Tensor:
+    if not moves:  # roll by 0 is slow
+        return image
+    return view_as(movable(image).roll([*moves.values()], [*moves]), image.dtype)
 
 
 def undo(images: Tensor, shift: Tensor) -> Tensor:
-    """Undo ``shift``: the inverse of :func:`apply`, as exact as it is.
+    """Undo ``shift``: the inverse of :func:`apply`, and as exact.
 
     >>> undo(torch.tensor([[[3, 0, 1, 2]]]), torch.tensor([[1]]))
     tensor([[[0, 1, 2, 3]]])
 
     Args:
-        images: ``(batch, channel, *spatial)``, of any type.
+        images: ``(batch, channel, *spatial)``, of any dtype.
         shift: Integers ``(batch, d)``: the shift that was applied to each image.
 
     Returns:
@@ -161,11 +194,11 @@ def undo(images: Tensor, shift: Tensor) -> Tensor:
     Raises:
         ValueError: If the shapes do not fit, or ``shift`` does not hold integers.
     """
-    return _moved(images, shift, -1)
+    return _shift(images, shift, -1)
 
 
 def compose(first: Tensor, second: Tensor, size: tuple[int, ...]) -> Tensor:
-    """Return the one shift, in ``[0, size)``, that does ``first`` and then ``second``.
+    """Return the shift, in ``[0, size)``, that equals ``first`` followed by ``second``.
 
     >>> compose(torch.tensor([[3]]), torch.tensor([[2]]), (4,))
     tensor([[1]])
@@ -191,3 +224,30 @@ def compose(first: Tensor, second: Tensor, size: tuple[int, ...]) -> Tensor:
     modulus = torch.tensor(size, dtype=torch.int64, device=first.device)
     # Reduced before they are added, so that no two int64 shifts overflow.
     return (first.to(torch.int64) % modulus + second.to(torch.int64) % modulus) % modulus
+
+
+def unravel(index: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Turn flat indices ``(batch,)`` into positions ``(batch, d)``."""
+    position: list[Tensor] = []
+    for n in size[:0:-1]:
+        position.append(index % n)
+        index = index.floor_divide(n)
+    return torch.stack([index, *position[::-1]], 1)
+
+
+def ravel(position: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Turn positions ``(batch, d)``, any integers, into flat indices ``(batch,)``: the inverse of :func:`unravel`."""
+    index = torch.zeros_like(position[:, 0])
+    for axis, n in enumerate(size):
+        index = index * n + position[:, axis] % n
+    return index
+
+
+def all_shifts(size: tuple[int, ...]) -> Tensor:
+    """Return every shift of a grid, int64 ``(N, d)``, in row-major order.
+
+    >>> all_shifts((2, 2)).tolist()
+    [[0, 0], [0, 1], [1, 0], [1, 1]]
+    """
+    grids = torch.meshgrid(*[torch.arange(n) for n in size], indexing="ij")
+    return torch.stack([grid.flatten() for grid in grids], 1)

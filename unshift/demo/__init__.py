@@ -1,7 +1,6 @@
-"""The page where shifted digits snap back: its files, the static folder, and the small server.
+"""The demo page: exported restorers and classifiers that run in the browser.
 
-``runtime`` finds the browser's ONNX runtime, ``samples`` has the pictures to start from, ``models``
-exports, ``genomes`` has what the tab of genomes needs, ``site`` writes the folder, ``server`` serves it.
-
-The page itself is ``page/``: plain files, no build step. All inference is in the browser.
+``page/`` holds the page itself, plain files without a build step. ``site`` writes it to a folder together with
+``models`` (exported graphs), ``samples`` (images), ``genomes`` and the browser's ONNX ``runtime``; ``server`` serves
+that folder.
 """

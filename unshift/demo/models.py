@@ -1,4 +1,4 @@
-"""The page's models as ONNX files: exported once, which takes seconds each, then kept in the data folder."""
+"""The page's models as ONNX files. An export takes seconds, so the files are cached in the data folder."""
 
 from __future__ import annotations
 
@@ -19,45 +19,24 @@ from torch import Tensor, nn
 import unshift
 from unshift.data import root
 
-__all__ = ["export_module", "put", "put_classifier", "put_restorer"]
+__all__ = ["export_module", "put"]
 
 
-Progress = Callable[[str], None]
-
-
-def put_restorer(folder: Path, name: str, progress: Progress, size: Sequence[int] | None = None) -> str:
-    """Write the shipped restorer ``name`` with its scores into ``folder``/models; return its place in ``folder``.
-
-    Args:
-        folder: The page's.
-        name: Of the restorer.
-        progress: Is told before an export.
-        size: Of the images, where the restorer takes any.
-    """
-    return put(folder, name, lambda path: unshift.export(name, path, scores=True, size=size), progress)
-
-
-def put_classifier(folder: Path, name: str, classifier: nn.Module, example: Tensor, progress: Progress) -> str:
-    """Write ``classifier``, which takes batches like ``example``, likewise."""
-    batch = {0: torch.export.Dim("batch")}
-    return put(
-        folder, name, lambda path: export_module(classifier, example, path, ("images", "logits"), batch), progress
-    )
-
-
-def export_module(module: nn.Module, example: Tensor, path: Path, names: tuple[str, str], free: dict[int, Any]) -> None:
-    """Write a module as a graph.
+def export_module(
+    module: nn.Module, example: Tensor, path: Path, dynamic: dict[int, Any], names: Sequence[str] = ("images", "logits")
+) -> None:
+    """Export a module that maps one tensor to one tensor.
 
     Args:
-        module: From one tensor to one.
-        example: What it takes.
-        path: Where to.
-        names: Of its input and its output.
-        free: The axes of the input that may have any length, by number.
+        module: The module.
+        example: An input.
+        path: The ONNX file to write.
+        dynamic: The axes of the input that may have any length, by number.
+        names: The names of the input and the output.
     """
     logger = logging.getLogger("torch.onnx")
     before = logger.level
-    logger.setLevel(logging.ERROR)  # the exporter talks to its own authors
+    logger.setLevel(logging.ERROR)  # the exporter's messages are for its developers
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -70,51 +49,51 @@ def export_module(module: nn.Module, example: Tensor, path: Path, names: tuple[s
                 verbose=False,
                 input_names=[names[0]],
                 output_names=[names[1]],
-                dynamic_shapes=(free,),
+                dynamic_shapes=(dynamic,),
             )
     finally:
         logger.setLevel(before)
 
 
-def put(folder: Path, name: str, export: Callable[[Path], object], progress: Progress) -> str:
-    """Put a model into a folder, exported only if the data folder has no copy.
+def put(folder: Path, name: str, export: Callable[[Path], object], progress: Callable[[str], None]) -> str:
+    """Write a model to the page's folder, from the cache if it is there.
 
     Args:
-        folder: The page's.
-        name: Of the model.
+        folder: The page's folder.
+        name: The name of the model.
         export: Writes the model to a path.
-        progress: Is told before an export.
+        progress: Called with a line before an export.
 
     Returns:
-        The model's path in the folder.
+        The model's path relative to ``folder``.
     """
     place = f"models/{name}.onnx"
-    kept = root() / "demo" / f"{name}-{_fingerprint()}.onnx"
-    if kept.is_file():
-        shutil.copyfile(kept, folder / place)
+    cached = root() / "demo" / f"{name}-{_fingerprint()}.onnx"
+    if cached.is_file():
+        shutil.copyfile(cached, folder / place)
         return place
-    progress(f"exporting {name} (once, then kept)")
+    progress(f"exporting {name} (once, then cached)")
     with tempfile.TemporaryDirectory() as scratch:
         fresh = Path(scratch) / "model.onnx"
         export(fresh)
         shutil.copyfile(fresh, folder / place)
-    # A data folder that cannot be written to costs the seconds again, no more.
+    # If the data folder is read-only, the model is exported again next time.
     with contextlib.suppress(OSError):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        for old in kept.parent.glob(f"{name}-{'[0-9a-f]' * 16}.onnx"):
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        for old in cached.parent.glob(f"{name}-{'[0-9a-f]' * 16}.onnx"):
             old.unlink()
-        partial = kept.with_suffix(".partial")
+        partial = cached.with_suffix(".partial")
         shutil.copyfile(folder / place, partial)
-        partial.replace(kept)
+        partial.replace(cached)
     return place
 
 
 @functools.cache
 def _fingerprint() -> str:
-    """Return a hash of all that an exported model may depend on: our sources and weights, and PyTorch's version."""
+    """Return a hash of everything that an export may depend on: our sources, our weights, PyTorch's version."""
     package = Path(unshift.__file__).parent
-    hashed = hashlib.sha256(torch.__version__.encode())
+    digest = hashlib.sha256(torch.__version__.encode())
     for pattern in ("*.py", "*.safetensors"):
         for path in sorted(package.rglob(pattern)):
-            hashed.update(path.name.encode() + path.read_bytes())
-    return hashed.hexdigest()[:16]
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

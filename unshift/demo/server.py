@@ -1,30 +1,24 @@
-"""The small server of the page: one folder of files, read only, on the loopback interface unless told otherwise.
+"""The server of the page: one folder of files, read-only, on the loopback interface by default.
 
-Python's own ``http.server``, with what it lacks to be safe: it takes no request with a body, answers to local
-names only, sends nothing from outside its folder, and closes connections that take too long. Pictures that a
-visitor chooses stay in the browser.
+Python's ``http.server``, hardened: it refuses requests with a body, answers to local names only, sends nothing from
+outside its folder, and closes idle connections. Images that a visitor chooses stay in the browser.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import ipaddress
 import shutil
 import signal
 import socket
-import time
+import socketserver
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["HEADERS", "is_loopback", "listen", "serve"]
-
-REQUEST_SECONDS = 10.0  # from connecting to a whole request
-ANSWER_SECONDS = 120.0
-CONNECTIONS = 256
+__all__ = ["HEADERS", "Server"]
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -41,7 +35,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 
-# Not mimetypes: a system's own table may call .js plain text, which a browser then refuses to run.
+# Not mimetypes: a system's table may call .js plain text, which browsers refuse to run.
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript",
@@ -53,25 +47,25 @@ TYPES = {
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answer one request with a file, or refuse it. HTTP/1.0: the connection closes after the answer."""
+    """Answer one request with a file or an error. HTTP/1.0: the connection closes after the answer."""
 
     server: Server
+    timeout = 10.0  # seconds without a byte, then the connection is closed
     server_version, sys_version = "unshift", ""
     error_message_format, error_content_type = "%(message)s\n", "text/plain"
 
     def parse_request(self) -> bool:
-        """Read the request; refuse what a page of files never needs, before any of its body is read."""
+        """Read the request; refuse what static files never need, before reading any body."""
         if not super().parse_request():
             return False
-        self.server.deadlines[self.connection] = time.monotonic() + ANSWER_SECONDS
         host = self.headers.get("Host", "").lower()
         name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
-        if self.server.hosts is not None and name not in self.server.hosts:  # DNS rebinding: a foreign name led here
+        if self.server.hosts is not None and name not in self.server.hosts:  # DNS rebinding
             self.send_error(421, "this server answers to localhost only")
         elif self.command not in ("GET", "HEAD"):
-            self.send_error(405, "there is nothing here but files to read")
+            self.send_error(405, "this server only serves files")
         elif self.headers.get_all("Content-Length", ["0"]) != ["0"] or "Transfer-Encoding" in self.headers:
-            self.send_error(413, "this server takes no bodies")
+            self.send_error(413, "this server accepts no request body")
         else:
             return True
         return False
@@ -93,16 +87,16 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def end_headers(self) -> None:
-        """Add HEADERS to every answer, errors too."""
+        """Add HEADERS to every answer, including errors."""
         for name, value in HEADERS.items():
             self.send_header(name, value)
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing about requests."""
+        """Log nothing."""
 
     def _file(self) -> Path | None:
-        """Return the file that the address names, if it is one inside the folder, links followed."""
+        """Return the requested file, if it is inside the folder after following links."""
         name = unquote(self.path.partition("?")[0]).lstrip("/") or "index.html"
         try:
             path = (self.server.folder / name).resolve()
@@ -112,108 +106,50 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """A thread for each connection, not too many of them, and none for long."""
+    """Serve a folder, one thread per connection.
 
-    def __init__(self, bound: socket.socket, folder: Path) -> None:
-        super().__init__(bound.getsockname()[:2], Handler, bind_and_activate=False)
-        self.socket.close()
-        self.socket = bound
-        self.folder = folder.resolve()
-        name = str(bound.getsockname()[0])
-        local = frozenset({"localhost", name, f"[{name}]", "127.0.0.1", "[::1]"})
-        self.hosts = local if is_loopback(name) else None
-        self.deadlines: dict[socket.socket, float] = {}
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for a connection, if there are not too many."""
-        if len(self.deadlines) >= CONNECTIONS:
-            self.shutdown_request(request)
-            return
-        self.deadlines[request] = time.monotonic() + REQUEST_SECONDS
-        super().process_request(request, client_address)
-
-    def service_actions(self) -> None:
-        """Hang up on connections past their deadline; ``serve_forever`` calls this twice a second."""
-        now = time.monotonic()
-        for connection, deadline in list(self.deadlines.items()):
-            if now > deadline:
-                self._hang_up(connection)
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close a connection."""
-        self.deadlines.pop(request, None)
-        super().shutdown_request(request)
-
-    def server_close(self) -> None:
-        """Close everything: an answer that is under way is cut off."""
-        super().server_close()
-        for connection in list(self.deadlines):
-            self._hang_up(connection)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a visitor that is gone or was hung up on is not an error of ours."""
-
-    @staticmethod
-    def _hang_up(connection: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # gone already
-            connection.shutdown(socket.SHUT_RDWR)  # its thread is woken, and closes it
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Take a port.
+    It listens from the start: the port is taken before the page is written, which may take minutes.
 
     Args:
+        folder: The folder to serve.
         host: The address to listen on.
-        port: The port, or 0 for any free one.
-
-    Returns:
-        A listening socket.
+        port: The port, or 0 for any free port.
 
     Raises:
         ValueError: If the port is in use, or the address cannot be listened on.
     """
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        bound = socket.socket(family, socket.SOCK_STREAM)
+
+    request_queue_size = 128
+
+    def __init__(self, folder: Path, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.folder = folder.resolve()
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(address)
-            bound.listen(CONNECTIONS)  # at once: until then another process could still take the port
-        except OSError:
-            bound.close()
-            raise
-        return bound
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise ValueError(f"port {port} is in use; give another with --port, or 0 for any free one") from error
-        raise ValueError(f"cannot listen on {host} port {port} ({error.strerror or error})") from error
+            super().__init__((host, port), Handler)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise ValueError(
+                    f"port {port} is in use; choose another with --port, or 0 for any free port"
+                ) from error
+            raise ValueError(f"cannot listen on {host} port {port} ({error.strerror or error})") from error
+        name = str(self.server_address[0])
+        self.is_local = ipaddress.ip_address(name.partition("%")[0]).is_loopback
+        self.hosts = {"localhost", name, f"[{name}]", "127.0.0.1", "[::1]"} if self.is_local else None
 
+    def server_bind(self) -> None:
+        """Bind without the name lookup of ``HTTPServer``, which may take seconds when offline."""
+        socketserver.TCPServer.server_bind(self)
 
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach ``host``."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore errors of a connection: the visitor left, or it timed out."""
 
-
-def serve(folder: Path, bound: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
-    """Serve a folder until Ctrl-C or SIGTERM.
-
-    Args:
-        folder: What to serve.
-        bound: A socket from :func:`listen`. It is closed at the end.
-        ready: Called once, when requests are answered.
-    """
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    server = Server(bound, folder)
-    try:
-        ready()
-        server.serve_forever()
-    except KeyboardInterrupt:
-        pass  # asked to stop
-    finally:
-        server.server_close()
-        signal.signal(signal.SIGTERM, before)
+    def run(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Serve until Ctrl-C or SIGTERM. Call ``ready`` once, before the first request is answered."""
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            ready()
+            self.serve_forever()
+        except KeyboardInterrupt:
+            pass  # the normal way to stop
+        finally:
+            signal.signal(signal.SIGTERM, before)

@@ -1,13 +1,8 @@
-"""Which layer of my network breaks equivariance, and by how much? (Corollary 3.6)
-
-The corollary "calls for the same in-size and out-size, and circular convolutions, which are usually
-violated by CNNs" (section 3.2). :func:`diagnose` finds the layers that violate it.
-"""
+"""Find the layers of a network that break equivariance (Corollary 3.6)."""
 
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,32 +11,34 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unshift.shifts import apply
+from unshift.shifts import all_shifts, apply, format_size, unravel
+from unshift.testing import both_orders
 
 __all__ = ["Diagnosis", "LayerReport", "diagnose"]
 
-_ROUNDING = 1e-9  # relative; float64 layers round at 1e-16 a sum, breaking one shows at 1e-3 and up
+_ROUNDING = 1e-9
+"""Relative error below which a float64 layer counts as equivariant: a sum rounds at 1e-16, a defect is 1e-3 or more."""
 
 
 @dataclass(frozen=True)
 class LayerReport:
-    """What one layer does to a shift of its own input."""
+    """The effect of one layer on a shift of its own input."""
 
     name: str
     kind: str
     equivariant: bool | None
-    """``None`` where there is no position left to shift (after a flatten)."""
+    """None if the input has no positions to shift, e.g. after a flatten."""
     error: float | None
-    """``max |f(T^M x) - T^M f(x)| / |f(x)|`` in L2; where the size changes, after the best shift
-    of the output; ``None`` where no spatial axes come out."""
+    """The largest ``|f(T^M x) - T^M f(x)| / |f(x)|`` in L2. If the layer changes the size, ``T^M f(x)`` is replaced by
+    the best shift of the output. None if no spatial axes come out."""
     reason: str
     shift: tuple[int, ...] | None = None
-    """The worst shift tested, when not equivariant."""
+    """The worst shift tested, if not equivariant."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All layers in the order they ran, then the whole network. True if no layer breaks."""
+    """All layers in the order they ran, then the whole network. True if no layer breaks equivariance."""
 
     layers: tuple[LayerReport, ...]
 
@@ -64,22 +61,20 @@ class Diagnosis:
         return "\n".join("  ".join([*map(str.ljust, row[:4], widths), row[4]]) for row in rows)
 
 
+@torch.no_grad()
 def diagnose(model: nn.Module, size: Sequence[int], channels: int = 1, *, shifts: int = 16, seed: int = 0) -> Diagnosis:
     """Find the layers of ``model`` that break equivariance: Corollary 3.6, layer by layer.
 
-    A float64 copy of the model runs once, in evaluation mode, on a random image; the input of each leaf
-    layer is recorded. Each leaf is then tested on that input, and on the same pixels in random order.
-    Functions called between the layers are not leaves: the last row, the network as a whole, covers them.
+    A float64 copy of the model runs once, in evaluation mode, on a random image; the input of each leaf layer is
+    recorded. Each leaf is then tested on that input, and on the same pixels in random order. Functions called between
+    the layers are not leaves: the last row, the network as a whole, covers them.
 
     Args:
         model: Any network of images ``(batch, channels, *size)``. It is not changed.
         size: The spatial size of an image.
-        channels: Its channels.
-        shifts: How many shifts to test. Unit shifts are always among them; small images are tested under all.
-        seed: Of the random image and shifts.
-
-    Returns:
-        A table with one row per layer. It is true if no layer breaks.
+        channels: The number of its channels.
+        shifts: Number of shifts to test. Unit shifts are always among them; small images are tested under all shifts.
+        seed: Seed of the random image and shifts.
     """
     net = copy.deepcopy(model).double().eval()
     generator = torch.Generator().manual_seed(seed)
@@ -97,63 +92,56 @@ def diagnose(model: nn.Module, size: Sequence[int], channels: int = 1, *, shifts
 
     leaves = [(name or "(itself)", module) for name, module in net.named_modules() if not list(module.children())]
     handles = [module.register_forward_hook(record(name)) for name, module in leaves]
-    with torch.no_grad():
-        result = net(image.clone())  # a first layer may work in place
-        for handle in handles:
-            handle.remove()
-        if len(leaves) > 1 and isinstance(result, Tensor):
-            calls.append(("(whole network)", net, image, result))
-        return Diagnosis(tuple(_report(*call, len(size), shifts, generator) for call in calls))
+    result = net(image.clone())  # a first layer may work in place
+    for handle in handles:
+        handle.remove()
+    if len(leaves) > 1 and isinstance(result, Tensor):
+        calls.append(("(whole network)", net, image, result))
+    return Diagnosis(tuple(_report(*call, len(size), shifts, generator) for call in calls))
 
 
 def _report(
-    name: str, module: nn.Module, x: Tensor, output: Tensor, d: int, shifts: int, generator: torch.Generator
+    name: str, module: nn.Module, x: Tensor, output: Tensor, d: int, count: int, generator: torch.Generator
 ) -> LayerReport:
     kind = type(module).__name__
     if x.ndim != d + 2:
         return LayerReport(name, kind, None, None, f"its input {tuple(x.shape[1:])} has no position left to shift")
     before, after = tuple(x.shape[2:]), tuple(output.shape[2:])
     if len(after) != d:
-        reason = f"{_times(before)} becomes {tuple(output.shape[1:])}: position turns into a feature"
+        reason = f"{format_size(before)} becomes {tuple(output.shape[1:])}: position turns into a feature"
         return LayerReport(name, kind, False, None, reason)
     error, worst = 0.0, (0,) * d
     order = torch.randperm(math.prod(before), generator=generator)
     # The same values in random order: in the layer's domain, but without the model's structure.
     for probe in (x, x.flatten(2)[:, :, order].reshape(x.shape)):
-        plain = module(probe.clone())
-        for shift in _shifts(before, shifts, generator):
-            row = torch.tensor([shift])
-            moved = module(apply(probe, row))
-            gap = moved - apply(plain, row) if before == after else _best_alignment(moved, plain)
-            relative = float(gap.norm()) / max(float(plain.norm()), torch.finfo(plain.dtype).tiny)
-            if math.isnan(relative):
-                relative = math.inf  # whatever was to be compared is gone
-            if relative > error:
-                error, worst = relative, shift
+        for _, shifts, moved, still in both_orders(module, probe, _draw_shifts(before, count, generator), batch_size=8):
+            wanted = apply(still, shifts if before == after else _best_alignment(moved, still))
+            gap, norm = (moved - wanted).flatten(1).norm(dim=1), still.flatten(1).norm(dim=1)
+            relative = (gap / norm.clamp_min(torch.finfo(norm.dtype).tiny)).nan_to_num(nan=math.inf, posinf=math.inf)
+            if float(relative.max()) > error:
+                error, worst = float(relative.max()), tuple(shifts[int(relative.argmax())].tolist())
     if before == after and error <= _ROUNDING:
         return LayerReport(name, kind, True, error, "circular or pointwise")
-    return LayerReport(name, kind, False, error, _why(module, before, after, worst), worst)
+    return LayerReport(name, kind, False, error, _reason(module, before, after, worst), worst)
 
 
-def _shifts(size: tuple[int, ...], count: int, generator: torch.Generator) -> list[tuple[int, ...]]:
+def _draw_shifts(size: tuple[int, ...], count: int, generator: torch.Generator) -> Tensor:
     if math.prod(size) <= count:
-        return list(itertools.product(*map(range, size)))
-    units = [tuple(int(axis == other) for other in range(len(size))) for axis in range(len(size))]
-    draws = [torch.randint(n, (max(count - len(size), 0),), generator=generator).tolist() for n in size]
-    return units + list(zip(*draws, strict=True))
+        return all_shifts(size)
+    draws = [torch.randint(n, (max(count - len(size), 0),), generator=generator) for n in size]
+    return torch.cat([torch.eye(len(size), dtype=torch.int64), torch.stack(draws, 1)])
 
 
-def _best_alignment(moved: Tensor, plain: Tensor) -> Tensor:
-    """Return ``moved - T^K plain`` for the shift ``K`` of the smaller grid that makes it least."""
-    axes = tuple(range(2, plain.ndim))
-    spectrum = (torch.fft.fftn(moved, dim=axes) * torch.fft.fftn(plain, dim=axes).conj()).sum((0, 1), keepdim=True)
-    best = int(torch.fft.ifftn(spectrum, dim=axes).real.argmax())
-    shift = torch.unravel_index(torch.tensor(best), plain.shape[2:])
-    return moved - apply(plain, torch.stack(shift)[None])
+def _best_alignment(moved: Tensor, still: Tensor) -> Tensor:
+    """Return the shift of each ``still`` that correlates best with ``moved``."""
+    size = tuple(still.shape[2:])
+    axes = tuple(range(2, still.ndim))
+    spectrum = (torch.fft.fftn(moved, dim=axes) * torch.fft.fftn(still, dim=axes).conj()).sum(1, keepdim=True)
+    return unravel(torch.fft.ifftn(spectrum, dim=axes).real.flatten(1).argmax(1), size)
 
 
-def _why(module: nn.Module, before: tuple[int, ...], after: tuple[int, ...], worst: tuple[int, ...]) -> str:
-    """Say in words what breaks it, as far as the layer's own settings tell."""
+def _reason(module: nn.Module, before: tuple[int, ...], after: tuple[int, ...], worst: tuple[int, ...]) -> str:
+    """Return the reasons that follow from the layer's settings, or else the worst shift."""
     d, reasons = len(before), []
 
     def per_axis(name: str, default: int) -> tuple[int, ...]:
@@ -162,17 +150,13 @@ def _why(module: nn.Module, before: tuple[int, ...], after: tuple[int, ...], wor
 
     stride, padding, kernel = per_axis("stride", 1), per_axis("padding", 0), per_axis("kernel_size", 1)
     if max(stride) > 1:
-        keeps = math.prod(stride)
-        reasons.append(f"stride {_times(stride)} keeps one position in {keeps}: other shifts fall between them")
+        every = math.prod(stride)
+        reasons.append(f"stride {format_size(stride)} keeps one position in {every}: other shifts fall between them")
     if "Pool" in type(module).__name__:
         reasons.append("pooling windows do not wrap around")
     padded = any(padding) or (getattr(module, "padding", None) == "same" and max(kernel) > 1)
     if padded and getattr(module, "padding_mode", "zeros") == "zeros":
         reasons.append("the padding does not wrap around: a border does not see the opposite one")
     if before != after:
-        reasons.append(f"{_times(before)} becomes {_times(after)}: not a map from H to H")
+        reasons.append(f"{format_size(before)} becomes {format_size(after)}: not a map from H to H")
     return "; ".join(reasons) or f"does not commute with a shift by {worst}"
-
-
-def _times(size: tuple[int, ...]) -> str:
-    return "x".join(map(str, size))

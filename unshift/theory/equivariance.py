@@ -1,13 +1,18 @@
-"""Theorem 3.4 and Corollary 3.6: is this affine map equivariant, and if not, what breaks it?
+"""Section 3 of the paper: circular filters, and the test whether an affine map is equivariant (Theorem 3.4).
 
-A map is answered with a :class:`Verdict`, true or false, and if false with a :class:`Witness`:
-a shift, an input and an output index at which ``A(T^M x)`` and ``T^M A(x)`` differ.
+Convention
+----------
+``size`` is ``(n_1, ..., n_d)`` and ``N`` its product. A vector is a tensor whose last axis has length ``N``, a matrix
+one whose last two axes do; leading axes are channels. Row ``delta(M)`` of a circular filter is row 0 translated by
+``M``, so multiplying by it is circular cross-correlation with row 0.
+
+Circular filters are built and tested without rounding: entries are moved and compared, never added.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
@@ -15,22 +20,44 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from unshift.shifts import apply
-from unshift.theory.matrices import check_length, check_square, circular_matrix, delta, pairwise, positions
+from unshift.shifts import all_shifts, apply, ravel
 
-__all__ = ["Verdict", "Witness", "affine_of", "check_affine", "check_map", "nearest_equivariant"]
+__all__ = ["Verdict", "Witness", "affine_of", "check_affine", "circular_matrix", "nearest_equivariant", "translate"]
 
-_PROBES = 256  # probe images in one call of a user's map: bounds the memory, changes no answer
+
+def translate(vector: Tensor, shift: Sequence[int], size: Sequence[int]) -> Tensor:
+    """Translate a vectorised tensor, ``T^M(X)``: Definition 3.1 (Translation).
+
+    >>> translate(torch.tensor([0, 1, 2, 3]), (1,), (4,))
+    tensor([3, 0, 1, 2])
+    """
+    _check_length(vector, size)
+    moved = apply(vector.reshape(1, -1, *size), torch.tensor([list(shift)], dtype=torch.int64))
+    return moved.reshape(vector.shape)
+
+
+def circular_matrix(row: Tensor, size: Sequence[int]) -> Tensor:
+    """Return the circular filter ``W`` with first row ``W_0 = row``: Definition 3.5 (Circular filter).
+
+    ``W_{δ(M)} = T^M(W_0)``; leading axes of ``row`` give one filter each.
+
+    >>> circular_matrix(torch.tensor([1, 2, 3]), (3,))
+    tensor([[1, 2, 3],
+            [3, 1, 2],
+            [2, 3, 1]])
+    """
+    _check_length(row, size)
+    return row[..., _index_sums(size, -1)]
 
 
 @dataclass(frozen=True)
 class Witness:
-    """One case in which shifting and mapping do not commute."""
+    """An input and a shift for which shifting and mapping do not commute."""
 
     shift: tuple[int, ...]
-    """``M``."""
+    """The shift ``M``."""
     input: Tensor
-    """``x``, of shape ``(channel, *size)``."""
+    """The input ``x``, of shape ``(channel, *size)``."""
     index: tuple[int, ...]
     """``(channel, *I)``, where the two outputs differ."""
     mapped_after: Fraction | float
@@ -55,7 +82,7 @@ class Verdict:
 
 
 class Nearest(NamedTuple):
-    """The nearest equivariant affine map, and how far it is (Frobenius norm, matrix and bias)."""
+    """The nearest equivariant affine map, and its distance (Frobenius norm, matrix and bias)."""
 
     matrix: Tensor
     bias: Tensor
@@ -63,10 +90,10 @@ class Nearest(NamedTuple):
 
 
 def check_affine(matrix: Tensor, bias: Tensor | None, size: Sequence[int]) -> Verdict:
-    """Decide whether ``A(X) = W X + C`` is equivariant: Theorem 3.4 and Corollary 3.6, both ways.
+    """Decide whether ``A(X) = W X + C`` is equivariant: Theorem 3.4 and Corollary 3.6, in both directions.
 
-    The answer is exact: entries are compared, and the values in the witness are fractions. The entry named is the odd
-    one out on its circular diagonal.
+    The decision is exact: entries are compared, and the values in the witness are fractions. If a circular diagonal is
+    not constant, the reason names its rarest entry.
 
     >>> print(check_affine(torch.tensor([[1, 2], [2, 3]]), None, (2,)))
     not equivariant: matrix entry [1, 1] is 3, but [0, 0], which must equal it, is 1
@@ -76,169 +103,102 @@ def check_affine(matrix: Tensor, bias: Tensor | None, size: Sequence[int]) -> Ve
         bias: ``(N,)`` or ``(out, N)``; None is zero.
         size: The spatial size, whose product is ``N``.
 
-    Returns:
-        The verdict, with a witness if it is false.
-
     Raises:
         ValueError: If the shapes do not fit, or an entry is not finite.
     """
     filters, constants = _with_channels(matrix, bias, size)
-    grid = positions(size)
     for channel, constant in enumerate(constants):
-        odd, usual = _odd_one_out(constant)
-        if odd != usual:
+        rare, common = _rarest_and_commonest(constant)
+        if rare != common:
             zero = torch.zeros(filters.shape[1], *size, dtype=filters.dtype)
-            name = [odd] if matrix.ndim == 2 else [channel, odd]
-            reason = f"bias entry {name} is {constant[odd].item()}, but entry {usual} is {constant[usual].item()}"
-            return Verdict(False, reason, _affine_witness(filters, constants, size, zero, channel, odd, usual))
-    # Row M taken back by M: in a circular filter all rows are then row 0, the columns constant.
-    aligned = filters.gather(3, pairwise(size, +1).expand_as(filters))
+            name = [rare] if matrix.ndim == 2 else [channel, rare]
+            reason = f"bias entry {name} is {constant[rare].item()}, but entry {common} is {constant[common].item()}"
+            return Verdict(False, reason, _affine_witness(filters, constants, size, zero, channel, rare, common))
+    # With row M moved back by M, all rows of a circular filter equal row 0: each column is constant.
+    aligned = filters.gather(3, _index_sums(size, +1).expand_as(filters))
     broken = (aligned != aligned[:, :, :1]).any(dim=2).nonzero()
     if not len(broken):
         return Verdict(True, "every row is row 0 translated, and the bias is constant")
     out, channel, diagonal = (int(i) for i in broken[0])
-    odd, usual = _odd_one_out(aligned[out, channel, :, diagonal])
-    columns = [delta((grid[row] + grid[diagonal]).tolist(), size) for row in (odd, usual)]
+    rows = _rarest_and_commonest(aligned[out, channel, :, diagonal])
+    columns = _index_sums(size, +1)[list(rows), diagonal].tolist()
     one_hot = torch.zeros(filters.shape[1], math.prod(size), dtype=filters.dtype)
     one_hot[channel, columns[1]] = 1
-    names = [[odd, columns[0]], [usual, columns[1]]]
-    if matrix.ndim == 4:
-        names = [[out, channel, *name] for name in names]
-    values = [filters[out, channel, row, column].item() for row, column in zip((odd, usual), columns, strict=True)]
-    reason = f"matrix entry {names[0]} is {values[0]}, but {names[1]}, which must equal it, is {values[1]}"
-    witness = _affine_witness(filters, constants, size, one_hot.reshape(-1, *size), out, odd, usual)
+    prefix = [] if matrix.ndim == 2 else [out, channel]
+    entry, reference = ([*prefix, row, column] for row, column in zip(rows, columns, strict=True))
+    value, other = filters[out, channel, list(rows), columns].tolist()
+    reason = f"matrix entry {entry} is {value}, but {reference}, which must equal it, is {other}"
+    witness = _affine_witness(filters, constants, size, one_hot.reshape(-1, *size), out, *rows)
     return Verdict(False, reason, witness)
 
 
 def nearest_equivariant(matrix: Tensor, bias: Tensor | None, size: Sequence[int]) -> Nearest:
-    """Return the equivariant affine map closest to ``W X + C``: Theorem 3.4, used as a projection.
+    """Return the equivariant affine map closest to ``W X + C``: Theorem 3.4 as a projection.
 
-    Averaging ``T^-M A T^M`` over the group averages each circular diagonal, and the bias. The
-    group acts by permutations, so this is the orthogonal projection in the Frobenius norm, hence
-    the nearest. In float64, since an average has to be rounded.
+    Averaging ``T^-M A T^M`` over the group averages each circular diagonal, and the bias. The group acts by
+    permutations, so this is the orthogonal projection in the Frobenius norm, hence the nearest map. It is computed in
+    float64, since an average has to be rounded.
 
     Args:
         matrix: ``(N, N)``, or ``(out, in, N, N)`` for several channels.
         bias: ``(N,)`` or ``(out, N)``; None is zero.
         size: The spatial size, whose product is ``N``.
 
-    Returns:
-        The matrix, the bias, and how far they are from those given.
-
     Raises:
         ValueError: If the shapes do not fit, or an entry is not finite.
     """
-    filters, constants = _with_channels(matrix, bias, size)
-    filters, constants = filters.double(), constants.double()
-    aligned = filters.gather(3, pairwise(size, +1).expand_as(filters))
-    near = circular_matrix(aligned.mean(dim=2), size)
+    filters, constants = (values.double() for values in _with_channels(matrix, bias, size))
+    aligned = filters.gather(3, _index_sums(size, +1).expand_as(filters))
+    nearest = circular_matrix(aligned.mean(dim=2), size)
     level = constants.mean(dim=1, keepdim=True).expand_as(constants)
-    distance = math.hypot(float((filters - near).norm()), float((constants - level).norm()))
-    return Nearest(near.reshape(matrix.shape), level.reshape(-1 if matrix.ndim == 2 else level.shape), distance)
+    distance = math.hypot(float((filters - nearest).norm()), float((constants - level).norm()))
+    return Nearest(nearest.reshape(matrix.shape), level[0] if matrix.ndim == 2 else level, distance)
 
 
+@torch.no_grad()
 def affine_of(function: Callable[[Tensor], Tensor], size: Sequence[int], channels: int = 1) -> tuple[Tensor, Tensor]:
     """Return the ``(out, in, N, N)`` matrix and ``(out, N)`` bias of an affine callable, by probing it.
 
-    ``function`` maps float64 images ``(batch, channels, *size)`` to ``(batch, out, *size)``. The bias
-    is the image of zero, each column the image of a one-hot: section 3.2 of the paper.
+    ``function`` maps float64 images ``(batch, channels, *size)`` to ``(batch, out, *size)``. The bias is the output
+    for the zero image, each column the output for a one-hot image: section 3.2 of the paper.
 
     Args:
         function: The map. It must be affine; this is not checked.
         size: The spatial size of an image.
-        channels: Its channels.
-
-    Returns:
-        The matrix and the bias.
+        channels: The number of its channels.
 
     Raises:
         ValueError: If the map changes the size of the images.
     """
-    outputs = torch.cat([_call(function, probe) for probe in _affine_probes(size, channels)])
-    if tuple(outputs.shape[2:]) != tuple(size):
-        raise ValueError(f"the map must keep the size {tuple(size)}, got {tuple(outputs.shape[2:])}")
-    bias = outputs[0].flatten(1)
-    columns = (outputs[1:].flatten(2) - bias).reshape(channels, math.prod(size), *bias.shape)
+    N = math.prod(size)
+    zero, one_hot = torch.zeros(1, channels, *size).double(), torch.eye(channels * N).double()
+    at_zero = function(zero)
+    if tuple(at_zero.shape[2:]) != tuple(size):
+        raise ValueError(f"the map must keep the size {tuple(size)}, got {tuple(at_zero.shape[2:])}")
+    bias = at_zero[0].flatten(1)
+    # In batches, to bound the memory of the map.
+    outputs = torch.cat([function(batch.reshape(-1, channels, *size)) for batch in one_hot.split(256)])
+    columns = (outputs.flatten(2) - bias).reshape(channels, N, *bias.shape)
     return columns.permute(2, 0, 3, 1).contiguous(), bias
 
 
-def check_map(
-    function: Callable[[Tensor], Tensor],
-    size: Sequence[int],
-    channels: int = 1,
-    *,
-    tolerance: float = 1e-9,
-    seed: int = 0,
-) -> Verdict:
-    """Test whether any callable on images commutes with translations: Definition 3.2 (Equivariance).
-
-    It is called with float64 images ``(batch, channels, *size)``: zero, every one-hot image and
-    eight random ones, each under the unit shift of every axis. Unit shifts generate the group and
-    an affine map is fixed by zero and the one-hots, so **for an affine map this decides** (Theorem
-    3.4). For any other map ``False`` is a proof, ``True`` only that no counterexample was met.
-    ``tolerance`` is relative to the largest output: floating-point maps round.
-
-    Args:
-        function: The map.
-        size: The spatial size of an image.
-        channels: Its channels.
-        tolerance: How much two outputs may differ, relative to the largest.
-        seed: Of the random images.
-
-    Returns:
-        The verdict, with a witness if it is false.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(8, channels, *size, generator=generator, dtype=torch.float64)
-    tested = 0
-    for probe in [*_affine_probes(size, channels), noise]:
-        output = _call(function, probe)
-        if tuple(output.shape[2:]) != tuple(size):
-            became = "x".join(map(str, output.shape[2:])) or "no spatial axes"
-            reason = f"size {'x'.join(map(str, size))} becomes {became}: not a map from H to H"
-            return Verdict(False, reason)
-        allowed = tolerance * max(1.0, float(output.abs().max()))
-        tested += len(probe)
-        for axis in range(len(size)):
-            shift = tuple(int(axis == other) for other in range(len(size)))
-            rows = torch.tensor([shift]).expand(len(probe), -1)
-            after, before = _call(function, apply(probe, rows)), apply(output, rows)
-            # Not "greater than": a NaN on either side is a difference too.
-            differs = ~((after - before).abs() <= allowed)
-            if differs.any():
-                case, *index = (int(i) for i in differs.nonzero()[0])
-                place = (case, *index)
-                values = float(after[place]), float(before[place])
-                reason = f"shift {shift} changes output {tuple(index)} from {values[1]:.6g} to {values[0]:.6g}"
-                return Verdict(False, reason, Witness(shift, probe[case], tuple(index), *values))
-    return Verdict(True, f"{tested} inputs under every unit shift commute (a proof if the map is affine)")
-
-
-def _affine_probes(size: Sequence[int], channels: int) -> Iterator[Tensor]:
-    """Yield zero and every one-hot image, in batches."""
-    length = channels * math.prod(size)
-    for start in range(-1, length, _PROBES):
-        hot = torch.arange(start, min(start + _PROBES, length))
-        probe = (hot[:, None] == torch.arange(length)).double()
-        yield probe.reshape(-1, channels, *size)
-
-
-def _call(function: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-    with torch.no_grad():
-        return function(images)
+def _index_sums(size: Sequence[int], sign: int) -> Tensor:
+    """Return the ``(N, N)`` table whose entry ``[δ(M), δ(I)]`` is ``δ(I + sign·M)``."""
+    grid = all_shifts(tuple(size))
+    sums = grid[None] + sign * grid[:, None]
+    return ravel(sums.flatten(0, 1), tuple(size)).reshape(len(grid), len(grid))
 
 
 def _with_channels(matrix: Tensor, bias: Tensor | None, size: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return the matrix as ``(out, in, N, N)`` and the bias as ``(out, N)``, checked."""
-    check_square(matrix, size)
-    if matrix.ndim not in (2, 4):
-        raise ValueError(f"matrix must be (N, N) or (out, in, N, N), got shape {tuple(matrix.shape)}")
+    n = math.prod(size)
+    if matrix.ndim not in (2, 4) or tuple(matrix.shape[-2:]) != (n, n):
+        raise ValueError(f"matrix must be (N, N) or (out, in, N, N) with N = {n}, got shape {tuple(matrix.shape)}")
     filters = matrix if matrix.ndim == 4 else matrix[None, None]
     if bias is None:
-        constants = torch.zeros(filters.shape[0], filters.shape[-1], dtype=filters.dtype)
-    else:
-        check_length(bias, size)
-        constants = bias if bias.ndim == 2 else bias[None]
+        bias = torch.zeros(len(filters), n, dtype=filters.dtype)
+    _check_length(bias, size)
+    constants = bias if bias.ndim == 2 else bias[None]
     if len(constants) != len(filters):
         raise ValueError(f"bias must have {len(filters)} output channels, got shape {tuple(constants.shape)}")
     for name, values in (("matrix", filters), ("bias", constants)):
@@ -247,30 +207,35 @@ def _with_channels(matrix: Tensor, bias: Tensor | None, size: Sequence[int]) -> 
     return filters, constants
 
 
-def _odd_one_out(values: Tensor) -> tuple[int, int]:
-    """Return where the rarest and the most common entry sit; the same place if all are equal."""
-    _, kind, count = values.unique(return_inverse=True, return_counts=True)
+def _rarest_and_commonest(values: Tensor) -> tuple[int, int]:
+    """Return an index of the rarest and of the most common value; 0 and 0 if all values are equal."""
+    _, group, count = values.unique(return_inverse=True, return_counts=True)
     if len(count) == 1:
         return 0, 0
-    usual = int(count.argmax())
-    # With as many of each, any other value is as odd: exclude only the one called usual.
-    count[usual] = len(values) + 1
-    return int((kind == count.argmin()).nonzero()[0]), int((kind == usual).nonzero()[0])
+    common = int(count.argmax())
+    count[common] = len(values) + 1  # if all values are equally common, the rarest must still be another value
+    return int((group == count.argmin()).nonzero()[0]), int((group == common).nonzero()[0])
 
 
 def _affine_witness(
-    filters: Tensor, constants: Tensor, size: Sequence[int], x: Tensor, out: int, odd: int, usual: int
+    filters: Tensor, constants: Tensor, size: Sequence[int], x: Tensor, out: int, row: int, source: int
 ) -> Witness:
-    """Evaluate both sides, exactly, at output ``odd`` for the shift that takes ``usual`` there."""
-    grid = positions(size)
-    shift = [(int(a) - int(b)) % n for a, b, n in zip(grid[odd], grid[usual], size, strict=True)]
-    moved = apply(x[None], torch.tensor([shift]))[0]
+    """Evaluate both sides exactly at output ``row``, for the shift that moves position ``source`` there."""
+    grid = all_shifts(tuple(size))
+    shift = (grid[row] - grid[source]) % torch.tensor(size)
+    moved = apply(x[None], shift[None])[0]
 
-    def value(image: Tensor, row: int) -> Fraction:
-        total = Fraction(constants[out, row].item())
-        for channel, place in image.flatten(1).nonzero().tolist():
-            total += Fraction(filters[out, channel, row, place].item())  # the pixels are 0 or 1
+    def value(image: Tensor, position: int) -> Fraction:
+        total = Fraction(constants[out, position].item())
+        for channel, pixel in image.flatten(1).nonzero().tolist():
+            total += Fraction(filters[out, channel, position, pixel].item())  # the pixels are 0 or 1
         return total
 
-    index = (out, *(int(i) for i in grid[odd]))
-    return Witness(tuple(shift), x, index, value(moved, odd), value(x, usual))
+    index = (out, *grid[row].tolist())
+    return Witness(tuple(shift.tolist()), x, index, value(moved, row), value(x, source))
+
+
+def _check_length(vector: Tensor, size: Sequence[int]) -> None:
+    n = math.prod(size)
+    if vector.ndim == 0 or vector.shape[-1] != n:
+        raise ValueError(f"a vector of size {tuple(size)} ends in {n} entries, got shape {tuple(vector.shape)}")

@@ -1,32 +1,86 @@
-"""The network that the theorem constructs, evaluated exactly (Lemma 4.4, Theorem 4.5, appendix C).
+"""The exact restorer of a dataset, and the certificate that it restores (Lemma 4.4, Theorem 4.5, appendix C).
+
+``Q`` is the paper's: pixels lie in ``[2^(Q+1)] = {0, ..., 2^(Q+1) - 1}``, so they have ``Q + 1`` bits (the paper writes
+``η: [2^(Q+1)] → B^Q``, one too few). Bits come least significant first: ``η(2) == (0, 1, 0)`` for ``Q = 2``. Bit ``q``
+of channel ``p`` is channel ``q·P + p`` (the paper's index ``k × p``).
 
 The lemma orders the binary images ``Z_1, …, Z_S`` by norm and correlates with each of them::
 
     F(Z)[δ(M)] = 1/S Σ_s α^(s-1) σ( T^M(Z_s)·Z / ||Z_s|| + 1/(2GN+1) - ||Z_(s-1)|| )
 
-``T^M(Z_s)·Z`` counts the bits that ``T^M(Z_s)`` and ``Z`` share: an integer, the *overlap*. So the
-s-th ReLU is on exactly where the overlap reaches an integer :func:`threshold`, and a dataset image
-turns on its own filter and none above it. That leaves a rule without ``α``: **the highest filter
-that is on anywhere decides, by its overlap**. :class:`ExactScorer` is that rule.
+``T^M(Z_s)·Z`` counts the bits that ``T^M(Z_s)`` and ``Z`` share: an integer, the *overlap*. So the s-th ReLU is active
+exactly if the overlap reaches an integer :func:`threshold`, and a dataset image activates its filter and none above it.
+:class:`ExactScorer` applies this without ``α``: its scores are the overlaps with the highest active filter.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from unshift.shifts import check_images
-from unshift.theory.aperiodic import is_aperiodic
-from unshift.theory.binary import bit_planes, check_integers, least_Q
-from unshift.theory.surds import Surd
+from unshift.exact import Scorer
+from unshift.shifts import all_shifts, apply, check_images, undo, unravel
+from unshift.theory.aperiodic import Aperiodicity, is_aperiodic
 
-__all__ = ["ExactScorer", "alpha", "offset", "overlaps", "theorem_values", "threshold"]
+__all__ = ["Certificate", "ExactScorer", "alpha", "bit_planes", "certify", "check_range", "overlaps", "threshold"]
 
-_FILTERS = 32  # correlated at once, at most: bounds the memory
+_LARGEST_Q = 61
+"""Largest Q for images: values are below 2^62, and fit in int64."""
+_FILTERS = 32
+"""Largest number of filters correlated at once. Bounds the memory."""
+
+
+def bit_planes(images: Tensor, Q: int) -> Tensor:
+    """Return ``η(X)`` as uint8, ``(batch, (Q+1)·P, *size)``, by bit shifts: the map that Lemma 4.3 realises.
+
+    >>> bit_planes(torch.tensor([[[3, 2]]]), Q=2).tolist()
+    [[[1, 0], [1, 1], [0, 0]]]
+
+    Args:
+        images: ``(batch, P, *size)``, of any real type.
+        Q: Pixels have ``Q + 1`` bits.
+
+    Raises:
+        ValueError: If a pixel is not an integer in ``[0, 2^(Q+1))``.
+    """
+    integers = check_integers(images, Q)
+    return torch.cat([((integers >> q) & 1).to(torch.uint8) for q in range(Q + 1)], dim=1)
+
+
+def check_integers(images: Tensor, Q: int) -> Tensor:
+    """Return ``images`` as int64. Raise a ``ValueError`` unless they are integers in ``[2^(Q+1)]``."""
+    check_images(images)
+    if not 0 <= Q <= _LARGEST_Q:
+        raise ValueError(f"Q must be in 0..{_LARGEST_Q} for images held as int64, got {Q}")
+    if not images.is_floating_point():
+        images = images.to(torch.int64)  # PyTorch cannot compare uint16 to uint64
+    elif not (images == images.floor()).all():
+        raise ValueError(
+            f"images must hold integers in [0, {2 ** (Q + 1)}), got {images.dtype} with fractions or NaN: "
+            "give raw pixels, not pixels scaled to [0, 1]"
+        )
+    if images.numel():
+        check_range(images.min().item(), images.max().item(), Q)
+    return images.to(torch.int64)
+
+
+def least_Q(images: Tensor) -> int:
+    """Return the least ``Q`` for which ``Q + 1`` bits hold the largest pixel."""
+    largest = (images if images.is_floating_point() else images.to(torch.int64)).max().item()
+    if not math.isfinite(largest):
+        raise ValueError(f"images must hold integers, got a largest pixel of {largest}")
+    return max(int(largest).bit_length() - 1, 0)
+
+
+def check_range(low: float, high: float, Q: int) -> None:
+    """Raise a ``ValueError`` unless the range of values is within ``[2^(Q+1)]``."""
+    if low < 0 or high >= 2 ** (Q + 1):
+        raise ValueError(f"values must lie in [0, {2 ** (Q + 1)}) for Q = {Q}, got values from {low} to {high}")
 
 
 def alpha(G: int, N: int) -> int:
@@ -34,17 +88,16 @@ def alpha(G: int, N: int) -> int:
     return 1 + G * N + 2 * (G * N) ** 2
 
 
-def offset(previous: int | None, K: int) -> Surd:
-    """Return ``1/K - ||Z_(s-1)||``, the bias in Lemma C.2 (0 for the first image, as ``||Z_0|| = 1/K``)."""
-    return Surd() if previous is None else Surd.of(Fraction(1, K)) - Surd.root(previous)
-
-
 def threshold(n: int, previous: int | None, GN: int) -> int:
-    """Return the least overlap that turns a filter on: the ReLU of Lemma C.2, solved for integers.
+    """Return the least overlap that activates a filter: the ReLU of Lemma C.2, solved for integers.
 
-    ``n = ||Z_s||²`` and ``previous = ||Z_(s-1)||²``, ``None`` for ``s = 1`` where the paper sets
-    ``||Z_0|| = 1/(2GN+1)``. The filter is on where ``c/√n + 1/K - √previous > 0``, ``K = 2GN+1``, i.e.
-    ``c > √(n·previous) - √n/K``. Since ``√n < K`` only two integers can be the least.
+    The filter is active if ``c/√n + 1/K - √previous > 0`` with ``K = 2GN+1``, i.e. ``c > √(n·previous) - √n/K``.
+    Since ``√n < K`` only two integers can be the least.
+
+    Args:
+        n: ``||Z_s||²``.
+        previous: ``||Z_(s-1)||²``; None for ``s = 1``, where the paper sets ``||Z_0|| = 1/(2GN+1)``.
+        GN: Bits of an image.
     """
     if previous is None:
         return 1
@@ -52,8 +105,8 @@ def threshold(n: int, previous: int | None, GN: int) -> int:
     c = math.isqrt(product)
     # c + √n/K > √product, squared and times K²; both sides were positive.
     right = K * K * (product - c * c) - n
-    on = right < 0 or 4 * c * c * K * K * n > right * right
-    return c if on else c + 1
+    active = right < 0 or 4 * c * c * K * K * n > right * right
+    return c if active else c + 1
 
 
 def overlaps(filters: Tensor, images: Tensor) -> Tensor:
@@ -85,25 +138,24 @@ def overlaps(filters: Tensor, images: Tensor) -> Tensor:
         product = product + spectra[0][:, None] * spectra[1].conj()
     result: Tensor = torch.fft.irfftn(product, s=size, dim=tuple(range(2, len(size) + 2)))
     rounded = result.round()
-    # A guard on the FFT at hand, not the proof: the bound above is.
+    # A guard on this machine's FFT, not the proof: the bound above is.
     assert float((result - rounded).abs().max()) <= bound, "the FFT is less accurate than its bound"
     return rounded.long()
 
 
-class ExactScorer(nn.Module):
+class ExactScorer(Scorer):
     """The restorer of Lemma 4.4 and Theorem 4.5 for ``dataset``, as a scorer for ``Restorer``.
 
-    Maps integer images ``(batch, channel, *size)`` to int64 scores ``(batch, *size)``: the overlap with
-    the highest filter that is on, where it is on, and 0 elsewhere. Exact for any number of images.
+    Maps integer images ``(batch, channel, *size)`` to int64 scores ``(batch, *size)``: the overlap with the highest
+    active filter at positions where it is active, and 0 elsewhere. Exact for any number of images.
 
-    - *Equivariant for every image*: counts of bits do not change under a shift, so neither does
-      the filter that decides, and integer correlations shift with the image.
-    - *The theorem's answer for dataset images*: by Lemma C.2 the network and this rule both have
-      their only maximum at the shift that was applied; :func:`unshift.theory.certify` computes it.
-      (For other images the network may let lower filters break ties; both rules are equivariant.)
+    - *Equivariant for every image*: bit counts do not change under a shift, so neither does the highest active filter,
+      and integer correlations shift with the image.
+    - *Same argmax as the theorem's network for dataset images*: by Lemma C.2 both have their only maximum at the shift;
+      :func:`unshift.theory.certify` computes it. (For other images lower filters may break ties in the network.)
 
     Args:
-        dataset: Integer images ``(image, channel, *size)``. Those that occur twice count once.
+        dataset: Integer images ``(image, channel, *size)``. Repeated images count once.
         Q: Pixels have ``Q + 1`` bits. Default: as many as the largest pixel needs.
 
     Raises:
@@ -112,30 +164,29 @@ class ExactScorer(nn.Module):
     """
 
     order: Tensor
+    """Index in the dataset of each filter. Filters are sorted by norm, as the lemma requires."""
     images: Tensor
     counts: Tensor
     thresholds: Tensor
 
     def __init__(self, dataset: Tensor, Q: int | None = None) -> None:
         super().__init__()
-        check_images(dataset)
+        self.size = check_images(dataset)
         if not len(dataset):
             raise ValueError("dataset must hold at least one image, got none")
+        self.in_channels, self.axes = dataset.shape[1], len(self.size)
         self.Q = least_Q(dataset) if Q is None else Q
         integers = check_integers(dataset, self.Q)
-        answer = is_aperiodic(dataset)
-        if not answer:
-            raise ValueError(f"no restorer exists for this dataset, it is {answer}")
-        self.score_unit = 1.0
-        """The value of one step of the score in nats, for the confidence: one shared bit."""
-        kept = torch.ones(len(dataset), dtype=torch.bool)
-        kept[list(answer.repeats)] = False
-        kept_images = (integers if dataset.is_floating_point() else dataset)[kept]
-        counts = torch.cat([_counts(bit_planes(part, self.Q)) for part in kept_images.split(1024)])
+        result = is_aperiodic(dataset)
+        if not result:
+            raise ValueError(f"no restorer exists for this dataset, it is {result}")
+        distinct = torch.ones(len(dataset), dtype=torch.bool)
+        distinct[list(result.repeats)] = False
+        images = (integers if dataset.is_floating_point() else dataset)[distinct]
+        counts = torch.cat([bit_planes(part, self.Q).flatten(2).sum(2) for part in images.split(1024)])
         order = counts.sum(1).argsort(stable=True)
-        # Which dataset image each filter is: filters are ordered by norm, as the lemma wants.
-        self.register_buffer("order", kept.nonzero().flatten()[order])
-        self.register_buffer("images", kept_images[order])
+        self.register_buffer("order", distinct.nonzero().flatten()[order])
+        self.register_buffer("images", images[order])
         self.register_buffer("counts", counts[order])
         norms = self.norms()
         limits = [threshold(n, norms[s - 1] if s else None, self.GN) for s, n in enumerate(norms)]
@@ -160,61 +211,154 @@ class ExactScorer(nn.Module):
         return self.match(images)[0]
 
     def match(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the scores, and for each image which filter decided (-1: none is on)."""
+        """Return the scores, and for each image its highest active filter (-1 if none is active)."""
         if check_images(images) != tuple(self.images.shape[2:]) or images.shape[1] != self.images.shape[1]:
             wanted = tuple(self.images.shape[1:])
             raise ValueError(f"images must be (batch, *{wanted}) like the dataset, got {tuple(images.shape)}")
         planes = bit_planes(images, self.Q)
         scores = torch.zeros_like(planes[:, 0], dtype=torch.int64)
         decided = torch.full((len(images),), -1, device=images.device)
-        # All shifts of an image have the same counts, hence the same candidates: one search for them.
-        kinds, kind = _counts(planes).unique(dim=0, return_inverse=True)
-        for k, count in enumerate(kinds):
-            # In a plane, no shift can share more bits than the fewer of the two has.
-            most = torch.minimum(self.counts, count).sum(1)
-            candidates = (most >= self.thresholds).nonzero().flatten().flip(0)
-            left = (kind == k).nonzero().flatten()
-            for chosen in _growing(candidates):
-                shared = overlaps(bit_planes(self.images[chosen], self.Q), planes[left])
-                limit = self.thresholds[chosen].reshape(-1, *[1] * (images.ndim - 2))
-                shared = shared * (shared >= limit)
-                on = shared.flatten(2).any(2)
-                found, first = on.any(1), on.int().argmax(1)
-                scores[left[found]] = shared[found, first[found]]
-                decided[left[found]] = chosen[first[found]]
-                left = left[~found]
+        # All shifts of an image have the same bit counts, hence the same candidates: search once per group.
+        group_counts, group = planes.flatten(2).sum(2).unique(dim=0, return_inverse=True)
+        for g, count in enumerate(group_counts):
+            # In each plane, no shift can share more bits than the smaller of the two counts.
+            highest = torch.minimum(self.counts, count).sum(1)
+            candidates = (highest >= self.thresholds).nonzero().flatten().flip(0)
+            left = (group == g).nonzero().flatten()
+            for chunk in _growing(candidates):
+                shared = overlaps(bit_planes(self.images[chunk], self.Q), planes[left])
+                shared = shared * (shared >= self.thresholds[chunk].reshape(-1, *[1] * (images.ndim - 2)))
+                active = shared.flatten(2).any(2)
+                done, first = active.any(1), active.int().argmax(1)
+                scores[left[done]] = shared[done, first[done]]
+                decided[left[done]] = chunk[first[done]]
+                left = left[~done]
                 if not len(left):
                     break
         return scores, decided
 
 
 def _growing(candidates: Tensor) -> Iterator[Tensor]:
-    """Yield the candidates in order: one, two, four … For a dataset image the first is mostly the one."""
+    """Split the candidates into 1, 2, 4, … For a dataset image the first one usually decides."""
     start, step = 0, 1
     while start < len(candidates):
         yield candidates[start : start + step]
         start, step = start + step, min(2 * step, _FILTERS)
 
 
-def _counts(planes: Tensor) -> Tensor:
-    return planes.flatten(2).sum(2)
+@dataclass(frozen=True)
+class Failure:
+    """An image and a shift after which it is not restored."""
+
+    image: int
+    shift: tuple[int, ...]
+    reason: str
 
 
-def theorem_values(scorer: ExactScorer, image: Tensor) -> list[Surd]:
-    """Return ``F(X)[0], …, F(X)[N-1]`` exactly, ``α^(s-1)`` and square roots and all: Theorem 4.5.
+@dataclass(frozen=True)
+class Certificate:
+    """The result of :func:`certify`. True if every image is restored under every shift."""
 
-    For any number of dataset images and any integer image ``(channel, *size)``; slow (Python
-    integers), and the yardstick for the two fast ways: :class:`ExactScorer` and the float64 layers.
+    images: int
+    """Number of different images; the theorem's ``S``."""
+    shifts: int
+    """Shifts per image; ``N``."""
+    failures: int
+    """Number of pairs of image and shift that are not restored."""
+    shifted_copies: int
+    """Number of pairs checked by scoring and restoring the shifted image. The others follow by equivariance, which is
+    exact for integers."""
+    bound: Fraction
+    """The margin of Lemma C.2 b), ``1/(2GN+1)``."""
+    gap: float
+    """The smallest margin observed: of position 0 over the next, in the filter of an image."""
+    bound_holds: bool
+    """``gap ≥ bound``, decided exactly."""
+    witness: Aperiodicity | Failure | None = None
+    """If false, the images that make the dataset periodic, or the first pair that failed."""
+
+    @property
+    def cases(self) -> int:
+        """Images times shifts."""
+        return self.images * self.shifts
+
+    def __bool__(self) -> bool:
+        return self.witness is None
+
+    def __str__(self) -> str:
+        if isinstance(self.witness, Aperiodicity):
+            return f"refused: the dataset is {self.witness}"
+        if self.witness is not None:
+            first = f"image {self.witness.image}, shift {self.witness.shift}: {self.witness.reason}"
+            return f"failed in {self.failures} of {self.cases} cases, first {first}"
+        return (
+            f"certified: {self.images} images x {self.shifts} shifts = {self.cases} cases, 0 failures "
+            f"({self.shifted_copies} of them run as shifted copies); smallest gap {self.gap:.3g}, "
+            f"theorem's bound {float(self.bound):.3g}"
+        )
+
+
+def certify(dataset: Tensor, Q: int | None = None, *, brute_force: int = 1) -> Certificate:
+    """Prove by computing that the restorer of Theorem 4.5 restores ``dataset`` under every shift.
+
+    - *Computed for every image*: that the dataset is aperiodic; all ``N`` scores; that the highest active
+      filter is the image's; that position 0 is the only maximum; the gap to the next score.
+    - *Proven*: integer correlations commute with shifts (see :class:`ExactScorer`), so the scores of ``T^M(X)`` are
+      those of ``X`` moved by ``M``, and undoing their argmax gives ``X``.
+    - *Checked without that proof*, for ``brute_force`` images from the sparsest to the densest: each of the ``N``
+      shifted copies is scored, undone and compared with the image, pixel by pixel.
+
+    Args:
+        dataset: Integer images ``(image, channel, *spatial)``.
+        Q: Pixels have ``Q + 1`` bits. Default: as many as the largest pixel needs.
+        brute_force: Number of images to check under every shift without using equivariance.
+
+    Returns:
+        The certificate. If the dataset is not aperiodic it is false, and its witness names the images.
+
+    Raises:
+        ValueError: If the images do not have that shape, or their pixels are not in range.
     """
-    planes = bit_planes(image[None], scorer.Q)
-    norms, thresholds = scorer.norms(), scorer.thresholds.tolist()
-    S, K, base = len(norms), 2 * scorer.GN + 1, alpha(scorer.G, scorer.GN // scorer.G)
-    values = [Surd()] * (scorer.GN // scorer.G)
+    result = is_aperiodic(dataset)
+    shifts = all_shifts(tuple(dataset.shape[2:]))
+    if not result:
+        return Certificate(len(dataset), len(shifts), 0, 0, Fraction(0), 0.0, False, result)
+    scorer = ExactScorer(dataset, Q)
+    norms, K = scorer.norms(), 2 * scorer.GN + 1
+    S, count = len(norms), min(brute_force, len(norms))
+    brute_forced = {i * (S - 1) // max(count - 1, 1) for i in range(count)}
+    failures, copies, witness, gap, bound_holds = 0, 0, None, math.inf, True
     for s, n in enumerate(norms):
-        shared = overlaps(bit_planes(scorer.images[s : s + 1], scorer.Q), planes).flatten().tolist()
-        weight = Fraction(base**s, S)
-        root, constant = Surd.root(n), offset(norms[s - 1] if s else None, K)
-        for i, c in enumerate(shared):
-            if c >= thresholds[s]:
-                values[i] += (root * Fraction(c, n) + constant) * weight
-    return values
+        image, index = scorer.images[s : s + 1], int(scorer.order[s])
+        scores, decided = scorer.match(image)
+        first, *rest = scores.flatten().tolist()
+        second = max(rest, default=0)
+        wrong, reason = shifts, ""
+        if int(decided) != s:
+            reason = f"filter {int(decided)} is the highest active one, expected {s}"
+        elif second >= first:
+            reason = "position 0 is not the only maximum"
+        else:
+            # Lemma C.2 b). Two active positions differ by (n - second)/√n. If only the first is active, the gap is its
+            # activation √n - ||Z_(s-1)|| + 1/K, which is at least the bound because norms increase.
+            if second:
+                bound_holds &= (K * (n - second)) ** 2 >= n
+                gap = min(gap, (n - second) / math.sqrt(n))
+            else:
+                gap = min(gap, math.sqrt(n) - math.sqrt(norms[s - 1]) + 1 / K if s else math.sqrt(n))
+            if s in brute_forced:
+                copies += len(shifts)
+                wrong, reason = _not_restored(scorer, image, shifts), "this copy is not restored"
+        if reason and len(wrong):
+            failures += len(wrong)
+            witness = witness or Failure(index, tuple(wrong[0].tolist()), reason)
+    return Certificate(S, len(shifts), failures, copies, Fraction(1, K), gap, bound_holds, witness)
+
+
+def _not_restored(scorer: ExactScorer, image: Tensor, shifts: Tensor) -> Tensor:
+    """Shift, score, undo and compare one image. Return the shifts after which it is not restored."""
+    copies = apply(image.expand(len(shifts), *image.shape[1:]), shifts)
+    scores = scorer(copies).flatten(1)
+    estimated = unravel(scores.argmax(1), tuple(image.shape[2:]))
+    tied = (scores == scores.amax(1, keepdim=True)).sum(1) > 1
+    return shifts[(undo(copies, estimated) != image).flatten(1).any(1) | tied]

@@ -1,4 +1,4 @@
-// The page: load what computes, and what there is to choose from; then connect the visitor.
+// The page: load the manifest, the runtime and the models; connect the controls.
 
 import { chooseEntry } from "./choose.js";
 import { connect, connectTabs } from "./controls.js";
@@ -29,56 +29,56 @@ async function load() {
     work.loaded = new Set(Object.values(state.entry.models));
     work.engine = fresh;
   } catch (error) {
-    return fail(`The part that computes could not be loaded (${error.message}).${state.image ? " You can move the image, but nothing is found or classified." : ""}`);
+    return fail(`The runtime or a model could not be loaded (${error.message}).${state.image ? " You can move the image, but it is neither restored nor classified." : ""}`);
   }
   ready();
   work.waiting.splice(0).forEach(({ resolve }) => resolve({ engine: work.engine, manifest: work.manifest }));
   refresh();
 }
 
-/** Await the part that computes: { engine, manifest }. Where it could not be loaded, try again. */
+/** Await { engine, manifest }. After a failure, try again. */
 export function computing() {
   if (work.engine) return Promise.resolve({ engine: work.engine, manifest: work.manifest });
-  const there = new Promise((resolve, reject) => work.waiting.push({ resolve, reject }));
+  const promise = new Promise((resolve, reject) => work.waiting.push({ resolve, reject }));
   if (document.documentElement.dataset.state === "failed") load();
-  return there;
+  return promise;
 }
 
-export async function bring(url) {
+export async function download(url) {
   const response = await fetch(url);
-  if (!response.ok) throw new Error(`${url}: the server says ${response.status}`);
+  if (!response.ok) throw new Error(`${url}: HTTP ${response.status}`);
   return response;
 }
 
 async function floats(url, each) {
-  const all = new Float32Array(await (await bring(url)).arrayBuffer());
+  const all = new Float32Array(await (await download(url)).arrayBuffer());
   return Array.from({ length: all.length / each }, (_, i) => all.slice(i * each, (i + 1) * each));
 }
 
 async function loadManifest() {
-  const read = await (await bring("manifest.json")).json();
-  for (const entry of read.entries) {
+  const manifest = await (await download("manifest.json")).json();
+  for (const entry of manifest.entries) {
     entry.pictures = await floats(entry.samples, entry.channels * entry.size[0] * entry.size[1]);
     if (entry.rotation) entry.natives = await floats(entry.rotation.samples, entry.rotation.native[0] * entry.rotation.native[1]);
   }
-  if (!read.entries.length) throw new Error("this page was written without any classifier");
-  work.manifest = read;
-  connectTabs([...(read.entries.some((entry) => entry.scene) ? ["scenes"] : []), ...(read.genomes ? ["genomes"] : [])]);
-  $("modes").querySelector("[data-mode=pose]").hidden = !read.entries.some((entry) => entry.pose);
-  $("datasets").replaceChildren(...read.entries.map((entry) => {
+  if (!manifest.entries.length) throw new Error("this page was written without a dataset");
+  work.manifest = manifest;
+  connectTabs([...(manifest.entries.some((entry) => entry.scene) ? ["scenes"] : []), ...(manifest.genomes ? ["genomes"] : [])]);
+  $("modes").querySelector("[data-mode=pose]").hidden = !manifest.entries.some((entry) => entry.pose);
+  $("datasets").replaceChildren(...manifest.entries.map((entry) => {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: entry.title });
     button.dataset.name = entry.name;
     button.onclick = () => { chooseEntry(entry); refresh(); };
     return button;
   }));
-  $("credits").textContent = `${read.entries.map((e) => `${e.title}: ${e.name} test set (${e.licence}), ${e.classifier}`).join("; ")}. unshift ${read.unshift}, onnxruntime-web ${read.runtime} (MIT).`;
-  state.shift = read.start;
-  chooseEntry(read.entries[0]);
+  $("credits").textContent = `${manifest.entries.map((e) => `${e.title}: ${e.name} test set (${e.licence}), ${e.classifier}`).join("; ")}. unshift ${manifest.unshift}, onnxruntime-web ${manifest.runtime} (MIT).`;
+  state.shift = manifest.start;
+  chooseEntry(manifest.entries[0]);
 }
 
 connect();
 $("retry").onclick = load;
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => state.entry && showSweep());
-/** For tests and the curious: what the page works on. */
+/** For tests. */
 window.unshift = { state, input: () => Array.from(stage().data), restored, busy: () => work.busy || work.dirty };
 load();

@@ -1,4 +1,4 @@
-// A classic script, so that it runs where modules cannot: a page opened from disk, a script that is missing.
+// A classic script, so that it runs when modules cannot: the page is opened from disk, or a script is missing.
 "use strict";
 (function () {
   function fatal(text) {
@@ -12,7 +12,7 @@
   if (location.protocol === "file:") {
     fatal("Browsers do not run this page from disk. Serve its folder, for example with: python3 -m http.server");
   }
-  // A module that cannot be loaded reports on its element only, in the capture phase.
+  // An error while loading a module fires on its element only, and does not bubble.
   window.addEventListener("error", function (event) {
     if (event.target && event.target.tagName === "SCRIPT") {
       fatal("A part of this page could not be loaded (" + event.target.getAttribute("src") + "). Reload to try again.");

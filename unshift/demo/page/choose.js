@@ -1,9 +1,9 @@
-// What is chosen: a data set, an image of it or the visitor's own, and what is done to it.
+// The choice of a dataset, of an image and of a mode.
 
 import { Drawing } from "./drawing.js";
 import { showSweep } from "./maps.js";
 import { paint, resize } from "./pixels.js";
-import { forget, refresh, untime } from "./show.js";
+import { refresh, resetComparison, resetTimings } from "./show.js";
 import { $, MODES, can, shape, state, work } from "./state.js";
 import { makeBars } from "./view.js";
 
@@ -11,15 +11,15 @@ export function chooseEntry(entry, sample) {
   state.entry = entry;
   work.drawing = null;
   if (state.mode === "draw" || !can(entry, state.mode)) setMode("shift");
-  untime();
+  resetTimings();
   for (const button of $("datasets").children) button.setAttribute("aria-pressed", button.dataset.name === entry.name);
   for (const section of [$("alone"), $("with")]) makeBars(section, entry.classes);
-  $("truth").replaceChildren(new Option("not said", ""), ...entry.classes.map((name, i) => new Option(name, i)));
+  $("truth").replaceChildren(new Option("unknown", ""), ...entry.classes.map((name, i) => new Option(name, i)));
   for (const button of $("modes").children) {
     button.disabled = !can(entry, button.dataset.mode);
     button.title = button.disabled ? "for digits only" : "";
   }
-  $("about").textContent = `Both verdicts are by the same classifier, ${entry.classifier}. It was trained on images that were not moved, and is frozen.`;
+  $("about").textContent = `Both predictions are by the same frozen classifier, ${entry.classifier}, which was trained on unshifted images.`;
   makeStrip(entry);
   chooseSample(sample ?? entry.first);
 }
@@ -45,7 +45,7 @@ export function chooseSample(index) {
   refresh();
 }
 
-/** Take an image of the visitor's own. */
+/** Choose an uploaded or drawn image. */
 export function chooseOwn(image, label = null, event = undefined) {
   choose(image, label, -1);
   refresh(event);
@@ -62,10 +62,10 @@ function choose(image, label, sample) {
   });
   $("truth-row").hidden = sample >= 0;
   $("truth").value = label ?? "";
-  forget();
+  resetComparison();
 }
 
-/** Scroll the strip, and nothing but the strip, until a button of it is seen. */
+/** Scroll the strip, and only the strip, until a button is visible. */
 function reveal(button) {
   const strip = $("strip"), left = button.offsetLeft, room = strip.clientWidth - button.offsetWidth;
   if (left < strip.scrollLeft + 8 || left > strip.scrollLeft + room - 8) strip.scrollLeft = left - room / 2;
@@ -73,7 +73,7 @@ function reveal(button) {
 
 export function setMode(mode) {
   state.mode = mode;
-  untime();
+  resetTimings();
   for (const button of $("modes").children) button.setAttribute("aria-pressed", button.dataset.mode === mode);
   $("bench").dataset.mode = mode;
   for (const panel of ["input", "scores", "restored"]) $(`${panel}-title`).textContent = MODES[mode][panel];
@@ -83,10 +83,10 @@ export function setMode(mode) {
     work.drawing ??= new Drawing(shape());
     state.shift = [0, 0];
   }
-  forget();
+  resetComparison();
 }
 
-export const pad = () => work.drawing;
+export const drawing = () => work.drawing;
 
 export function setTruth(label) {
   state.label = label;
@@ -94,7 +94,7 @@ export function setTruth(label) {
   refresh();
 }
 
-/** Say something about the chosen image: what was done to it, or why it was not taken. */
+/** Show a note about the chosen image: how it was changed, or why it was rejected. */
 export function note(text, bad = false) {
   $("note").textContent = text;
   $("note").classList.toggle("bad", bad);

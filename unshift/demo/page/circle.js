@@ -1,11 +1,11 @@
-// The circle of a genome: the scores of both strands round it, and a handle at the start that can be moved.
+// The circle of a genome: the scores of both strands around it, and a movable handle at the start.
 
-const TURN = 2 * Math.PI, RIM = 0.345, DEEP = 0.105, GRIP = 0.47; // parts of the canvas: the line between the strands, the highest bar, the handle
+const TURN = 2 * Math.PI, RIM = 0.38, DEEP = 0.08, GRIP = 0.475; // in parts of the canvas: radius, length of the highest bar, radius of the handle
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const point = (size, angle, radius) => [size * (0.5 + radius * Math.sin(angle)), size * (0.5 - radius * Math.cos(angle))];
 
-/** Paint the scores: base 1 on top, clockwise; the strand as given outwards, the other one inwards. */
+/** Paint the scores clockwise from base 1 at the top: the given strand outwards, the other strand inwards. */
 export function paintCircle(canvas, bins, angle) {
   const size = 1024, context = canvas.getContext("2d"), all = bins.flatMap((map) => [...map]);
   const low = all.reduce((a, b) => Math.min(a, b)), high = all.reduce((a, b) => Math.max(a, b));
@@ -17,7 +17,7 @@ export function paintCircle(canvas, bins, angle) {
     points.forEach((at, i) => context[i ? "lineTo" : "moveTo"](...at));
     context.stroke();
   };
-  stroke("--bad", 3, point(size, angle, RIM), point(size, angle, GRIP)); // first, so that no bar hides behind it
+  stroke("--bad", 3, point(size, angle, RIM), point(size, angle, GRIP)); // first, so that it hides no bar
   bins.forEach((map, turn) => map.forEach((value, i) => {
     const share = high > low ? ((value - low) / (high - low)) ** 2 : 0, at = (TURN * (i + 0.5)) / map.length;
     const radius = RIM + (turn ? -1 : 1) * (0.004 + DEEP * share), width = value === high ? 9 : Math.max(1.5, (0.8 * TURN * RIM * size) / map.length);
@@ -31,14 +31,14 @@ export function paintCircle(canvas, bins, angle) {
   stroke("--ink", 5, point(size, 0, RIM - 0.012), point(size, 0, RIM + 0.012));
 }
 
-/** Put the handle where the start is. */
+/** Place the handle at the start. */
 export function placeHandle(handle, angle) {
   const [x, y] = point(100, angle, GRIP);
   handle.style.left = `${x}%`;
   handle.style.top = `${y}%`;
 }
 
-/** Let the handle be dragged, and moved by keys: `turned` is told an angle from 0 to 2 pi, `stepped` a number of bases. */
+/** Connect the handle: dragging calls `turned` with an angle from 0 to 2 pi, keys call `stepped` with a number of bases. */
 export function connectHandle(handle, turned, stepped, home) {
   let held = null;
   handle.addEventListener("pointerdown", (event) => {

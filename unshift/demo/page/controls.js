@@ -1,6 +1,6 @@
-// Pointer, keys, buttons and files: how the visitor changes the state.
+// Pointer, keys, buttons and files: the visitor's input.
 
-import { chooseOwn, chooseSample, note, pad, setMode, setTruth } from "./choose.js";
+import { chooseOwn, chooseSample, drawing, note, setMode, setTruth } from "./choose.js";
 import { mod, signed } from "./pixels.js";
 import { hold, refresh } from "./show.js";
 import { $, shape, state } from "./state.js";
@@ -11,7 +11,7 @@ const wrap = (shift) => shift.map((value, axis) => signed(value, state.entry.siz
 const round = (angle) => { const turned = mod(Math.round(angle) + 180, 360) - 180; return turned === -180 ? 180 : turned; };
 const tab = () => document.documentElement.dataset.tab;
 let gliding = 0, pen = null, newest = null;
-const opened = new Map(); // the tabs that were loaded, by name
+const opened = new Map(); // the loaded tabs, by name
 
 function move(shift, event) {
   const next = wrap(shift);
@@ -27,7 +27,7 @@ function turn(angle, event) {
   refresh(event);
 }
 
-/** Go to a shift, and to an angle, along a straight line, or at once where motion is not wanted. */
+/** Animate to a shift and an angle, or jump there if the visitor prefers reduced motion. */
 function glide(to, angle = state.angle) {
   cancelAnimationFrame(gliding);
   const from = [...state.shift, state.angle], goal = [...to, angle], started = performance.now();
@@ -45,7 +45,7 @@ function glide(to, angle = state.angle) {
   gliding = requestAnimationFrame(step);
 }
 
-/** Put it back where it came from, and upright where it can be turned. */
+/** Undo the shift, and the angle in the mode that has both. */
 function home(event) {
   if (state.mode === "pose") turn(0, event);
   move([0, 0], event);
@@ -63,8 +63,8 @@ function connectStage() {
   const bearing = ([x, y]) => (Math.atan2(0.5 - y, x - 0.5) * 180) / Math.PI;
   const draw = (event) => {
     const [x, y] = place(event), [, height, width] = shape();
-    pad().to([x * width, y * height]);
-    chooseOwn(pad().image(), state.sample < 0 ? state.label : null, event);
+    drawing().to([x * width, y * height]);
+    chooseOwn(drawing().image(), state.sample < 0 ? state.label : null, event);
   };
   stage.addEventListener("pointerdown", (event) => {
     if (!state.image || !event.isPrimary || (event.pointerType === "mouse" && event.button !== 0)) return;
@@ -86,7 +86,7 @@ function connectStage() {
     stage.addEventListener(kind, (event) => {
       if (!start || event.pointerId !== start.id) return;
       start = null;
-      pad()?.lift();
+      drawing()?.lift();
       stage.classList.remove("held");
       hold(false);
     });
@@ -109,7 +109,7 @@ function connectStage() {
   });
 }
 
-/** Draw by keyboard: arrows move the pen, space puts it down and lifts it. */
+/** Draw by keyboard: arrows move the pen, space lowers and lifts it. */
 function penKey(event, way) {
   const [, height, width] = shape();
   pen ??= { at: [width / 2, height / 4], down: false };
@@ -117,10 +117,10 @@ function penKey(event, way) {
   else if (event.key === " ") pen.down = !pen.down;
   else if (event.key === "Delete" || event.key === "Backspace") clear();
   else return false;
-  if (pen?.down) pad().to(pen.at);
-  else pad().lift();
+  if (pen?.down) drawing().to(pen.at);
+  else drawing().lift();
   showPen();
-  chooseOwn(pad().image(), state.sample < 0 ? state.label : null, event);
+  chooseOwn(drawing().image(), state.sample < 0 ? state.label : null, event);
   return true;
 }
 
@@ -134,7 +134,7 @@ function showPen() {
 }
 
 function clear() {
-  pad()?.clear();
+  drawing()?.clear();
   pen = null;
   showPen();
   chooseOwn(new Float32Array(shape()[1] * shape()[2]));
@@ -144,34 +144,34 @@ function clear() {
 
 function chooseMode(mode) {
   if (mode === state.mode) return;
-  cancelAnimationFrame(gliding); // else it would move what is being drawn
+  cancelAnimationFrame(gliding); // else the animation would move the drawing
   setMode(mode);
   showPen();
   note("");
-  if (mode === "draw") chooseOwn(pad().image());
+  if (mode === "draw") chooseOwn(drawing().image());
   else refresh();
 }
 
-async function take(file) {
+async function upload(file) {
   const { entry } = state;
   if (!file || !entry) return;
   newest = file;
   note(`Reading ${file.name}…`);
   try {
-    const { image, notes } = await readUpload(file, shape(), entry.light_on_dark);
+    const { image, notes } = await readUpload(file, shape());
     if (file !== newest) return;
-    if (state.entry !== entry) return take(file); // another kind was chosen meanwhile: it wants another shape
+    if (state.entry !== entry) return upload(file); // another dataset was chosen meanwhile: it needs another shape
     if (state.mode === "draw") setMode("shift");
     chooseOwn(image);
-    note([`${file.name}: its middle square, ${shape()[2]}x${shape()[1]}`, ...notes].join("; ") + ".");
+    note([`${file.name}: centre square, scaled to ${shape()[2]}x${shape()[1]}`, ...notes].join("; ") + ".");
   } catch (error) {
-    if (file === newest) note(`${file.name} was not taken: ${error.message}.`, true);
+    if (file === newest) note(`${file.name} cannot be used: ${error.message}.`, true);
   }
 }
 
 function connectFiles() {
   $("upload").onchange = ({ target }) => {
-    take(target.files[0]);
+    upload(target.files[0]);
     target.value = ""; // so that the same file can be chosen again
   };
   document.addEventListener("dragover", (event) => event.preventDefault());
@@ -179,7 +179,7 @@ function connectFiles() {
     event.preventDefault();
     const file = event.dataTransfer?.files[0];
     if (tab() === "genomes") opened.get("genomes")?.then(({ drop }) => drop(file));
-    else if (tab() === "images") take(file);
+    else if (tab() === "images") upload(file);
   });
 }
 
@@ -208,7 +208,7 @@ function connectMaps() {
   }
 }
 
-/** Open a tab. What is behind that of scenes or genomes is loaded when it is opened first. */
+/** Open a tab. The scripts of the scenes and genomes tabs are loaded when first opened. */
 async function openTab(name) {
   document.documentElement.dataset.tab = name;
   for (const button of $("tabs").children) button.setAttribute("aria-pressed", button.dataset.tab === name);
@@ -218,14 +218,14 @@ async function openTab(name) {
     opened.set(name, import(`./${name}.js`));
     await (await opened.get(name)).open();
   } catch (error) {
-    opened.delete(name); // to be tried again
+    opened.delete(name); // so that the next click tries again
     $({ scenes: "scene-words", genomes: "fasta-note" }[name]).textContent = `A part of this page could not be loaded (${error.message}).`;
   }
 }
 
-/** Show these tabs beside that of images, if there are any. */
+/** Show these tabs beside the images tab. */
 export function connectTabs(others) {
-  $("tabs").classList.toggle("there", others.length > 0);
+  $("tabs").classList.toggle("visible", others.length > 0);
   for (const button of $("tabs").children) {
     button.hidden = button.dataset.tab !== "images" && !others.includes(button.dataset.tab);
     button.onclick = () => openTab(button.dataset.tab);

@@ -1,4 +1,4 @@
-// A drawn digit: strokes in pixels of the canvas, painted large and averaged down, so that edges are soft as MNIST's.
+// A drawn digit: strokes painted at FINE times the resolution and averaged, so that edges are soft like MNIST's.
 
 const FINE = 8, PEN = 2.7;
 
@@ -17,7 +17,7 @@ export class Drawing {
     this.context.fillRect(0, 0, this.canvas.width, this.canvas.height);
   }
 
-  /** Put the pen down at, or draw it to, a point in pixels. */
+  /** Draw to a point in pixels, or start there. */
   to([x, y]) {
     const from = this.last ?? [x, y], context = this.context;
     context.strokeStyle = "#fff";

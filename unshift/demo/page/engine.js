@@ -1,4 +1,4 @@
-// The page's end of the worker: ask, and await the answer.
+// The page's side of the worker: send a job, await the answer.
 
 export class Engine {
   constructor(progress) {
@@ -26,7 +26,7 @@ export class Engine {
     });
   }
 
-  /** Run classifier, restorer and classifier on a batch (count, ...shape): the restorer's outputs, and the logits alone and with it. */
+  /** Classify, restore and classify a batch (count, ...shape): the restorer's outputs, and the logits alone and with it. */
   run(models, data, count, shape) {
     return this.ask("run", { models, data, dims: [count, ...shape] });
   }

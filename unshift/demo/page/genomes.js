@@ -1,22 +1,23 @@
-// The tab of genomes: FASTA in, where each sequence starts, FASTA out. Loaded when the tab is first opened.
+// The genomes tab: read FASTA, estimate where each sequence starts, write FASTA. Loaded when the tab is first opened.
 
-import { bring, computing } from "./app.js";
+import { computing, download as fetchFile } from "./app.js";
 import { connectHandle, paintCircle, placeHandle } from "./circle.js";
 import { oriented, readFasta, toFasta } from "./sequences.js";
 import { $ } from "./state.js";
+import { certainty, estimateTitle } from "./words.js";
 
 const MEGABYTES = 10, SHOWN = 60, REST = 300;
 const number = new Intl.NumberFormat("en");
-/** Cut off, not rounded: what is not certain is never called so. */
+/** Truncate, do not round: 99.96% is not 100%. */
 const percent = (share) => `${(Math.floor(1000 * share) / 10).toFixed(1)}%`;
 const strand = (turn) => (turn ? "−" : "+");
 
-/** The state: records are { header, name, text, found, start, turn }; found is what the network says. */
+/** The state: records are { header, name, text, estimate, start, turn }; the estimate is the network's. */
 const state = { records: [], chosen: 0 };
-let about = null, newest = 0, busy = false, telling = 0;
+let about = null, newest = 0, busy = false, announcing = 0;
 
 const record = () => state.records[state.chosen];
-const byHand = ({ found, start, turn }) => found.start !== start || found.turn !== turn;
+const byHand = ({ estimate, start, turn }) => estimate.start !== start || estimate.turn !== turn;
 
 function note(text, bad = false) {
   $("fasta-note").textContent = text;
@@ -25,7 +26,7 @@ function note(text, bad = false) {
 
 // --- read -----------------------------------------------------------------------------------------
 
-/** Read a file, gzipped or not, up to the limit. */
+/** Read a text file, gzipped or not, up to the limit. */
 async function textOf(file) {
   const first = new Uint8Array(await file.slice(0, 2).arrayBuffer()), packed = first[0] === 0x1f && first[1] === 0x8b;
   const stream = packed ? file.stream().pipeThrough(new DecompressionStream("gzip")) : file.stream();
@@ -33,41 +34,41 @@ async function textOf(file) {
   let length = 0;
   for (let part = await reader.read(); !part.done; part = await reader.read()) {
     length += part.value.length;
-    if (length > MEGABYTES * 1e6) throw new Error(`it has more than ${MEGABYTES} MB; \`unshift restore\` takes files of any size`);
+    if (length > MEGABYTES * 1e6) throw new Error(`it is larger than ${MEGABYTES} MB; \`unshift restore\` reads files of any size`);
     parts.push(decoder.decode(part.value, { stream: true }));
   }
   return parts.join("") + decoder.decode();
 }
 
-/** Take FASTA: find where each of its sequences starts, one after another. `whose` says what it is called. */
-async function take(read, whose) {
+/** Read FASTA and estimate the start of each sequence. `source` names the input in messages. */
+async function load(read, source) {
   const mine = ++newest;
   busy = true;
-  const say = (what) => { if (mine === newest) note(what); };
+  const report = (text) => { if (mine === newest) note(text); };
   try {
-    say(`Reading ${whose}…`);
+    report(`Reading ${source}…`);
     const [content, { engine, manifest }] = await Promise.all([read(), computing()]);
     if (mine !== newest) return;
     about = manifest.genomes;
-    if (content.length > MEGABYTES * 1e6) throw new Error(`it has more than ${MEGABYTES} MB; \`unshift restore\` takes files of any size`);
+    if (content.length > MEGABYTES * 1e6) throw new Error(`it is larger than ${MEGABYTES} MB; \`unshift restore\` reads files of any size`);
     const records = readFasta(content, about);
-    say("Loading the network…");
+    report("Loading the network…");
     await engine.ask("load", { models: [about.model] });
     for (const [i, one] of records.entries()) {
-      say(records.length > 1 ? `Scoring ${i + 1} of ${records.length} sequences…` : "Scoring the sequence…");
-      one.found = await engine.ask("locate", { text: one.text, about });
+      report(records.length > 1 ? `Scoring ${i + 1} of ${records.length} sequences…` : "Scoring the sequence…");
+      one.estimate = await engine.ask("locate", { text: one.text, about });
       if (mine !== newest) return;
       reset(one);
     }
     Object.assign(state, { records, chosen: 0 });
     const other = records.filter(({ turn }) => turn).length;
-    say(`${records.length === 1 ? "One sequence" : `${number.format(records.length)} sequences`} turned to the start, ${other} of them from the other strand.`);
+    report(`${records.length === 1 ? "One sequence" : `${number.format(records.length)} sequences`} rotated to the start, ${other} of them from the other strand.`);
     listRecords();
     show();
   } catch (error) {
     if (mine !== newest) return;
     Object.assign(state, { records: [], chosen: 0 });
-    note(`${whose} was not taken: ${error.message}.`, true);
+    note(`${source} cannot be used: ${error.message}.`, true);
     listRecords();
     show();
   } finally {
@@ -75,21 +76,21 @@ async function take(read, whose) {
   }
 }
 
-const takeFile = (file) => file && take(async () => {
-  const content = await textOf(file).catch((error) => { throw error instanceof TypeError ? new Error("it is a damaged gzip file") : error; });
+const loadFile = (file) => file && load(async () => {
+  const content = await textOf(file).catch((error) => { throw error instanceof TypeError ? new Error("the gzip file is damaged") : error; });
   $("fasta").value = content;
   return content;
 }, file.name);
 
-const takeSample = () => take(async () => {
+const loadSample = () => load(async () => {
   const { manifest } = await computing();
-  return ($("fasta").value = await (await bring(manifest.genomes.sample)).text());
+  return ($("fasta").value = await (await fetchFile(manifest.genomes.sample)).text());
 }, "The sample");
 
 // --- show -----------------------------------------------------------------------------------------
 
 function reset(one) {
-  Object.assign(one, { start: one.found.start, turn: one.found.turn });
+  Object.assign(one, { start: one.estimate.start, turn: one.estimate.turn });
 }
 
 function listRecords() {
@@ -106,35 +107,38 @@ function listRecords() {
 
 function showRow(i) {
   const one = state.records[i], row = $("genome-rows").children[i], [name, ...cells] = row.children;
-  name.firstChild.textContent = one.name || "without a name";
+  name.firstChild.textContent = one.name || "unnamed";
   name.firstChild.title = one.header;
   name.firstChild.setAttribute("aria-pressed", i === state.chosen);
-  const sure = byHand(one) ? "by hand" : `${percent(one.found.confidence)}${one.found.tied ? ", tied" : ""}`;
-  [number.format(one.text.length), number.format(one.start + 1), strand(one.turn), sure].forEach((text, k) => { cells[k].textContent = text; });
+  const confidence = byHand(one) ? "by hand" : `${percent(one.estimate.confidence)}${one.estimate.tied ? ", tied" : ""}`;
+  [number.format(one.text.length), number.format(one.start + 1), strand(one.turn), confidence].forEach((text, k) => { cells[k].textContent = text; });
 }
 
 function show() {
   const one = record();
   $("genomes").dataset.state = one ? "there" : "empty";
-  for (const id of ["download", "turn-strand", "found-start"]) $(id).disabled = !one;
+  for (const id of ["download", "turn-strand", "reset-start"]) $(id).disabled = !one;
   $("handle").hidden = !one;
+  $("genome-estimate").dataset.state = !one ? "empty" : byHand(one) ? "by-hand" : "estimated";
   if (!one) return $("circle").getContext("2d").clearRect(0, 0, $("circle").width, $("circle").height);
-  const { text, found, start, turn } = one, angle = (2 * Math.PI * start) / text.length, hand = byHand(one);
-  paintCircle($("circle"), found.bins, angle);
+  const { text, estimate, start, turn } = one, angle = (2 * Math.PI * start) / text.length, hand = byHand(one);
+  paintCircle($("circle"), estimate.bins, angle);
   placeHandle($("handle"), angle);
   const handle = { valuemin: 1, valuemax: text.length, valuenow: start + 1, valuetext: `base ${start + 1} of ${text.length}, strand ${turn ? "minus" : "plus"}` };
   for (const [key, value] of Object.entries(handle)) $("handle").setAttribute(`aria-${key}`, value);
-  $("circle").setAttribute("aria-label", `Scores round the circle of ${one.name}; highest at base ${found.start + 1}`);
-  $("genome-name").textContent = one.name || "without a name";
+  $("circle").setAttribute("aria-label", `Scores around the circle of ${one.name}; highest at base ${estimate.start + 1}`);
+  $("genome-name").textContent = one.name || "unnamed";
   $("genome-length").textContent = `${number.format(text.length)} bases`;
   $("genome-start").textContent = `base ${number.format(start + 1)}, ${strand(turn)} strand`;
-  const sure = `confidence ${percent(found.confidence)}${found.tied ? "; several tied, one chosen by rule" : ""}`;
-  $("genome-more").textContent = hand ? `chosen by hand; found was base ${number.format(found.start + 1)}, ${strand(found.turn)} strand, ${sure}` : sure;
-  $("found-start").disabled = !hand;
+  const confidence = `confidence ${percent(estimate.confidence)}${estimate.tied ? "; several positions tied, the tie rule chose one" : ""}`;
+  $("genome-estimate").dataset.certainty = certainty(estimate.confidence);
+  $("genome-title").textContent = hand ? "Chosen start" : estimateTitle(estimate.confidence);
+  $("genome-note").textContent = hand ? `chosen by hand; the estimate was base ${number.format(estimate.start + 1)}, ${strand(estimate.turn)} strand, ${confidence}` : confidence;
+  $("reset-start").disabled = !hand;
   $("genome-text").textContent = `${oriented(text, one, about).slice(0, SHOWN)}…`;
   [...$("genome-rows").children].forEach((_, i) => showRow(i));
-  clearTimeout(telling);
-  telling = setTimeout(() => { $("genome-live").textContent = `${$("genome-name").textContent} starts at ${$("genome-start").textContent}; ${$("genome-more").textContent}`; }, REST);
+  clearTimeout(announcing);
+  announcing = setTimeout(() => { $("genome-live").textContent = `${$("genome-name").textContent}: ${$("genome-title").textContent} ${$("genome-start").textContent}; ${$("genome-note").textContent}`; }, REST);
 }
 
 /** Choose a start by hand. */
@@ -144,7 +148,7 @@ function move(start, turn = record().turn) {
   show();
 }
 
-/** What is downloaded: all sequences, in their order, under their headers. */
+/** The FASTA to download: all sequences in their order, under their headers. */
 const result = () => toFasta(state.records.map((one) => ({ header: one.header, text: oriented(one.text, one, about) })));
 
 function download() {
@@ -159,23 +163,23 @@ export function open() {
   let typing = 0;
   $("fasta").oninput = () => {
     clearTimeout(typing);
-    typing = setTimeout(() => take(async () => $("fasta").value, "The text"), REST);
+    typing = setTimeout(() => load(async () => $("fasta").value, "The text"), REST);
   };
   $("fasta-file").onchange = ({ target }) => {
-    takeFile(target.files[0]);
+    loadFile(target.files[0]);
     target.value = ""; // so that the same file can be chosen again
   };
-  $("fasta-sample").onclick = takeSample;
+  $("fasta-sample").onclick = loadSample;
   $("download").onclick = download;
   $("turn-strand").onclick = () => move(record().start, 1 - record().turn);
   const home = () => { reset(record()); show(); };
-  $("found-start").onclick = home;
+  $("reset-start").onclick = home;
   const turned = (angle) => move(Math.floor((angle / (2 * Math.PI)) * record().text.length));
   connectHandle($("handle"), turned, (step) => move(record().start + step), home);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", show);
-  window.unshift.genomes = { state, result, busy: () => busy }; // for tests and the curious
-  takeSample();
+  window.unshift.genomes = { state, result, busy: () => busy }; // for tests
+  loadSample();
 }
 
-/** A file was dropped on the page. */
-export const drop = takeFile;
+/** Read a file that was dropped on the page. */
+export const drop = loadFile;

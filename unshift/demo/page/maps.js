@@ -1,4 +1,4 @@
-// The maps of all moves at once: each is classified, alone and restored, while the visitor rests.
+// The maps of all moves: each is classified, alone and restored, while the visitor is idle.
 
 import { roll } from "./pixels.js";
 import { $, large, number, posing, shape, state, turned, turning, work } from "./state.js";
@@ -9,7 +9,7 @@ const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mil
 const sweeps = new WeakMap();
 let sweep = null;
 
-/** Wait until the visitor has rested for a moment, or has no use for the sweep any more. */
+/** Wait until the visitor is idle or the sweep is stopped. */
 async function idle(sweep) {
   do await sleep(work.busy || work.dirty || work.held || document.hidden ? 60 : Math.max(0, 220 - (performance.now() - work.touched)));
   while (!sweep.stopped && (work.busy || work.dirty || work.held || document.hidden || performance.now() - work.touched < 200));
@@ -22,40 +22,40 @@ export function startSweep() {
   sweep?.stop();
   sweep = null;
   if (state.mode === "draw") return showSweep();
-  const kept = sweeps.get(image) ?? {};
-  sweeps.set(image, kept);
-  if (kept[key]?.done) {
-    sweep = kept[key];
+  const finished = sweeps.get(image) ?? {};
+  sweeps.set(image, finished);
+  if (finished[key]) {
+    sweep = finished[key];
     return showSweep();
   }
   const plan = { key, source: image, ring: turning(), classes: entry.classes.length };
   if (turning()) {
-    const big = state.large, own = large();
-    Object.assign(plan, { shape: own, models: entry.rotation.models, moved: (place) => turned(big, own[1], (360 / TURNS) * place) });
+    const image = state.large, size = large();
+    Object.assign(plan, { shape: size, models: entry.rotation.models, moved: (place) => turned(image, size[1], (360 / TURNS) * place) });
   } else {
-    const own = shape(), upright = posing() ? turned(image, entry.size[0], angle) : image;
-    Object.assign(plan, { shape: own, models: (posing() ? entry.pose : entry).models, moved: (place) => roll(upright, own, place) });
+    const size = shape(), start = posing() ? turned(image, entry.size[0], angle) : image;
+    Object.assign(plan, { shape: size, models: (posing() ? entry.pose : entry).models, moved: (place) => roll(start, size, place) });
   }
   const started = sweep = new Sweep(work.engine, plan, idle, showSweep);
-  started.run().then(() => { if (started.done) kept[key] = started; }, (error) => {
-    started.stop(); // the next move starts it again
-    if (sweep === started) $("sweep-more").textContent = `Stopped: ${error.message}`;
+  started.run().then(() => { if (started.done) finished[key] = started; }, (error) => {
+    started.stop(); // the next move restarts it
+    if (sweep === started) $("sweep-note").textContent = `Stopped: ${error.message}`;
   });
   showSweep();
 }
 
 export function showSweep() {
   const rotation = turning(), total = rotation ? TURNS : state.entry.size[0] * state.entry.size[1];
-  const what = rotation ? "turns" : "shifts", label = state.label ?? sweep?.alone[0] ?? null;
-  $("sweep-title").textContent = `Every ${rotation ? "turn" : "shift"} at once`;
+  const moves = rotation ? "turns" : "shifts", label = state.label ?? sweep?.alone[0] ?? null;
+  $("sweep-title").textContent = `All ${rotation ? "turns" : "shifts"}`;
   $("sweep-about").textContent = rotation
-    ? "Each sector is one turn of this image; the top is no turn. Every one is classified, twice. Click a sector to go there."
-    : `Each cell is one shift of this image${posing() ? ", turned as it is now" : ""}; the middle is no shift. Every one is classified, twice. Click a cell to go there.`;
-  $("key-right").textContent = state.label !== null ? "verdict right" : posing() ? "the same verdict as not shifted" : "the same verdict as unmoved";
-  $("key-wrong").textContent = state.label === null ? "another verdict" : "verdict wrong";
+    ? "Each sector is one turn of this image, with no turn at the top; each is classified without and with unshift. Click a sector to apply it."
+    : `Each cell is one shift of this image${posing() ? " at its present angle" : ""}, with no shift in the middle; each is classified without and with unshift. Click a cell to apply it.`;
+  $("key-right").textContent = state.label !== null ? "right" : "same as unmoved";
+  $("key-wrong").textContent = state.label === null ? "different" : "wrong";
   for (const side of ["alone", "with"]) {
-    const verdicts = sweep ? sweep[side] : new Array(total).fill(undefined);
-    const cells = verdicts.map((verdict) => (verdict === undefined ? undefined : verdict === label));
+    const predictions = sweep ? sweep[side] : new Array(total).fill(undefined);
+    const cells = predictions.map((prediction) => (prediction === undefined ? undefined : prediction === label));
     const good = cells.filter(Boolean).length, count = sweep?.tried ?? 0, canvas = $(`sweep-${side}`);
     if (rotation) paintTurns(canvas, cells);
     else paintMap(canvas, cells, state.entry.size);
@@ -64,14 +64,15 @@ export function showSweep() {
     canvas.dataset.good = good;
     canvas.dataset.tried = count;
     const right = state.label === null ? "the same" : "right";
-    canvas.setAttribute("aria-label", `${side === "alone" ? "Alone" : "With unshift"}: ${right} at ${good} of ${count} ${what} tried`);
+    canvas.setAttribute("aria-label", `${side === "alone" ? "Alone" : "With unshift"}: ${right} at ${good} of ${count} ${moves} tried`);
   }
-  $("sweep-more").textContent = !sweep ? "" : !sweep.done
-    ? `${number.format(sweep.tried)} of ${number.format(total)} ${what} tried`
+  $("sweep-note").dataset.different = sweep?.different ?? "";
+  $("sweep-note").textContent = !sweep ? "" : !sweep.done
+    ? `${number.format(sweep.tried)} of ${number.format(total)} ${moves} tried`
     : rotation || sweep.different
-      ? `All ${number.format(total)} ${what} tried.`
-      : `All ${number.format(total)} shifts tried: restored to one and the same image, bit for bit.`;
+      ? `All ${number.format(total)} ${moves} tried.`
+      : `All ${number.format(total)} shifts restore to the same image, bit for bit.`;
 }
 
-/** Stop: its engine is gone. */
+/** Stop the sweep: its engine is terminated. */
 export const stopSweep = () => sweep?.stop();

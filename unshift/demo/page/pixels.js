@@ -1,12 +1,12 @@
-// Pixels, as Float32Array (channel, height, width): moved, scaled, turned, painted. Python does the same to its own;
-// every sum is rounded to float32 where PyTorch rounds it.
+// Images as Float32Array (channel, height, width): shift, resize, rotate, paint. Results equal Python's bit for bit: every
+// sum is rounded to float32 where PyTorch rounds it.
 
 const f = Math.fround;
 
 /** Return n modulo size, in [0, size). */
 export const mod = (n, size) => ((n % size) + size) % size;
 
-/** Return n modulo size as a move, in [-size/2, size/2). */
+/** Return n modulo size, in [-size/2, size/2). */
 export const signed = (n, size) => mod(n + size / 2, size) - size / 2;
 
 /** Shift circularly: out[y, x] = image[y - down, x - right], as unshift.apply. */
@@ -43,7 +43,7 @@ export function resize(image, [height, width], [tall, wide]) {
 
 /**
  * Rotate one square channel counter-clockwise by whole degrees, as unshift.coordinates.rotate: quarter turns move pixels,
- * the rest is bilinear. waves are cos and sin of 0 to 45 degrees, of the manifest: with Python's, every bit is Python's.
+ * the rest is bilinear. `waves` are cos and sin of 0 to 45 degrees from the manifest: browsers' values may differ.
  */
 export function rotate(image, size, degrees, waves) {
   const rest = mod(degrees + 45, 90) - 45;
@@ -72,7 +72,7 @@ export function rotate(image, size, degrees, waves) {
   return out;
 }
 
-/** Paint an image onto a canvas, one canvas pixel per pixel; the style sheet scales it. */
+/** Paint an image onto a canvas, one canvas pixel per image pixel. */
 export function paint(canvas, image, [channels, height, width]) {
   if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
   const context = canvas.getContext("2d"), pixels = context.createImageData(width, height), plane = height * width;
@@ -83,7 +83,7 @@ export function paint(canvas, image, [channels, height, width]) {
   context.putImageData(pixels, 0, 0);
 }
 
-/** Tell whether two images are the same, bit for bit. */
+/** Return whether two images are equal bit for bit. */
 export function same(a, b) {
   const x = new Uint32Array(a.buffer, a.byteOffset, a.length), y = new Uint32Array(b.buffer, b.byteOffset, b.length);
   return x.length === y.length && x.every((bits, i) => bits === y[i]);

@@ -1,37 +1,37 @@
-// Circular sequences as Python has them (unshift.data.sequences): FASTA, strands, the choice of a start. `about` is the
-// manifest's: letters and what they are of each base, their complements, how wide the filters are.
+// Circular sequences, as unshift.data.sequences handles them: FASTA, strands, the choice of a start. `about` is the genomes
+// entry of the manifest: the bases that each letter stands for, the complements, the width of the filters.
 
 const BINS = 720, WINDOW = 1 << 16, WIDTH = 80;
 
 const encoder = new TextEncoder(), decoder = new TextDecoder();
 
-/** Tell what is wrong with a sequence, or null. */
+/** Return the problem with a sequence, or null. */
 function fault(text, about) {
   if (!text) return "is empty";
-  const found = new Set(text), known = (letter) => letter.toUpperCase() in about.letters;
-  const strange = [...found].filter((letter) => !known(letter)).sort();
+  const letters = new Set(text), known = (letter) => letter.toUpperCase() in about.letters;
+  const strange = [...letters].filter((letter) => !known(letter)).sort();
   if (strange.length) {
-    const hint = strange.includes("-") ? "gaps have no place in a circle: remove them" : "is it a protein?";
-    return `is not a nucleotide sequence: it has ${strange.slice(0, 5).map((letter) => `'${letter}'`).join(", ")}; ${hint}`;
+    const hint = strange.includes("-") ? "remove the gaps" : "is it a protein?";
+    return `is not a nucleotide sequence: it contains ${strange.slice(0, 5).map((letter) => `'${letter}'`).join(", ")}; ${hint}`;
   }
-  if (/t/i.test(text) && /u/i.test(text)) return "has both T and U: it must be DNA or RNA";
-  if (text.length < about.taps) return `has ${text.length} bases, fewer than the ${about.taps} that a filter of this network spans`;
+  if (/t/i.test(text) && /u/i.test(text)) return "contains both T and U: it must be DNA or RNA";
+  if (text.length < about.taps) return `has ${text.length} bases; the network needs at least ${about.taps}`;
   return null;
 }
 
-/** Read FASTA: [{ header, name, text }]. Throws an Error with the reason. */
+/** Parse FASTA: [{ header, name, text }]. Throw an Error with the reason if it is invalid. */
 export function readFasta(content, about) {
   const records = [];
   for (const line of content.split(/\r\n?|\n/).map((line) => line.trim())) {
     if (!line || line[0] === "#") continue;
     if (line[0] === ">") records.push({ header: line.slice(1), lines: [] });
-    else if (!records.length) throw new Error("this is not FASTA: a line with > and a name comes before each sequence");
+    else if (!records.length) throw new Error("this is not FASTA: each sequence needs a line with > and a name before it");
     else records.at(-1).lines.push(line);
   }
-  if (!records.length) throw new Error("there is no sequence in it");
+  if (!records.length) throw new Error("it contains no sequence");
   return records.map(({ header, lines }, i) => {
     const text = lines.join(""), name = header.trim().split(/\s+/)[0], wrong = fault(text, about);
-    if (wrong) throw new Error(`sequence ${i + 1} (${name || "without a name"}) ${wrong}`);
+    if (wrong) throw new Error(`sequence ${i + 1} (${name || "unnamed"}) ${wrong}`);
     return { header, name, text };
   });
 }
@@ -45,7 +45,7 @@ export function toFasta(records) {
   return lines.map((line) => `${line}\n`).join("");
 }
 
-/** The reverse complement, with its case; of RNA, RNA. */
+/** The reverse complement. Case is kept, and RNA stays RNA. */
 export function otherStrand(text, about) {
   const table = new Uint8Array(128), rna = /u/i.test(text);
   for (const [letter, complement] of Object.entries(about.complement)) {
@@ -56,7 +56,7 @@ export function otherStrand(text, about) {
   return decoder.decode(encoder.encode(text).reverse().map((code) => table[code]));
 }
 
-/** The text from its base number `start`, counted from 0; with turn 1 it goes the other way, on the other strand. */
+/** The text rotated to start at base `start`, counted from 0; with turn 1, on the other strand. */
 export function oriented(text, { start, turn }, about) {
   const strand = turn ? otherStrand(text, about) : text, at = turn ? text.length - 1 - start : start;
   return strand.slice(at) + strand.slice(0, at);
@@ -73,8 +73,8 @@ function compare(a, i, b, j) {
 }
 
 /**
- * Choose among all positions of both strands: the highest score, and of those that tie the one whose text is largest,
- * which no rotation of the input can change. unshift.exact.ties does the same in Python.
+ * Choose among all positions of both strands: the highest score and, among ties, the largest text. No rotation of the
+ * input changes this choice. unshift.exact.choice does the same in Python.
  */
 export function choose(scores, strands) {
   let best = -Infinity, tied = 0, chosen = null;
@@ -84,7 +84,7 @@ export function choose(scores, strands) {
     for (let at = 0; at < map.length; at++) {
       if (map[at] !== best) continue;
       tied++;
-      // Two equal rotations: the text is periodic, and what comes has been seen.
+      // Two equal rotations: the text is periodic, so the rest repeats.
       const order = largest < 0 ? 1 : repeats ? -1 : compare(strands[turn], at, strands[turn], largest);
       if (order > 0) largest = at;
       else if (order === 0) repeats = true;
@@ -94,15 +94,16 @@ export function choose(scores, strands) {
   return { ...chosen, best, tied: tied > 1 };
 }
 
-/** The softmax of the highest score, in steps of 1/1024 of a factor of two, as unshift.exact.softmax has it. */
-function confidence(scores, best, unit) {
+/** The softmax of the highest score, in steps of 2^(1/1024) as in unshift.exact.confidence, calibrated. */
+function confidence(scores, best, { unit, knots }) {
   const step = (unit / Math.LN2) * 1024;
   let total = 0;
   for (const map of scores) for (const value of map) total += 2 ** (-Math.floor((best - value) * step) / 1024);
-  return 1 / total;
+  const share = 1 / total, at = Math.max(1, knots.findIndex(([x]) => share <= x)), [[left, low], [right, high]] = knots.slice(at - 1, at + 1);
+  return low + ((share - left) / (right - left)) * (high - low);
 }
 
-/** Score both strands, window by window: a genome of any length in bounded memory. `run` is the graph. */
+/** Score both strands window by window, in bounded memory. `run` runs the graph. */
 async function score(strands, about, run) {
   const length = strands[0].length, { margin } = about, shares = new Float32Array(4 * 128);
   for (const [letter, row] of Object.entries(about.letters)) {
@@ -118,14 +119,14 @@ async function score(strands, about, run) {
         for (let base = 0; base < 4; base++) data[(copy * 4 + base) * width + x] = shares[4 * codes[at] + base];
       }
     });
-    const found = await run(data, [2, 4, width]);
-    scores.forEach((map, copy) => map.set(found.subarray(copy * inner, (copy + 1) * inner), start));
+    const part = await run(data, [2, 4, width]);
+    scores.forEach((map, copy) => map.set(part.subarray(copy * inner, (copy + 1) * inner), start));
   }
   return scores;
 }
 
-/** The highest scores along the circle, as the input has it: of both strands, for as many parts as can be seen. */
-function around(scores) {
+/** The highest score in each of BINS parts of the circle, for both strands, in the order of the input. */
+function binned(scores) {
   const length = scores[0].length, count = Math.min(BINS, length);
   return scores.map((map, turn) => {
     const bins = new Float32Array(count).fill(-Infinity);
@@ -137,9 +138,9 @@ function around(scores) {
   });
 }
 
-/** Find where a sequence starts: { start, turn, tied, confidence, bins }; start is a base of the text, from 0. */
+/** Estimate where a sequence starts: { start, turn, tied, confidence, bins }; start is a base of the text, from 0. */
 export async function locate(text, about, run) {
   const strands = [text, otherStrand(text, about)].map((strand) => encoder.encode(strand));
   const scores = await score(strands, about, run), { turn, at, best, tied } = choose(scores, strands);
-  return { start: turn ? text.length - 1 - at : at, turn, tied, confidence: confidence(scores, best, about.unit), bins: around(scores) };
+  return { start: turn ? text.length - 1 - at : at, turn, tied, confidence: confidence(scores, best, about), bins: binned(scores) };
 }

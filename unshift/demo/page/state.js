@@ -1,4 +1,4 @@
-// The state of the page: everything that is shown follows from it.
+// The state of the page. Everything on it follows from the state.
 
 import { roll, rotate } from "./pixels.js";
 
@@ -9,51 +9,51 @@ export const state = {
   entry: null, // of the manifest
   mode: "shift", // of MODES
   image: null, // Float32Array of the entry's shape
-  large: null, // the same for rotations, at their size
-  label: null, // what it is, where that is known
-  sample: -1, // which sample it is, or -1
+  large: null, // the same image at the size of the rotation restorer
+  label: null, // the true class, if known
+  sample: -1, // the number of the sample, or -1
   shift: [0, 0],
   angle: 0, // degrees counter-clockwise
 };
 
-/** What computes, and how far it is. */
+/** The engine and its progress. */
 export const work = {
   engine: null,
   manifest: null,
-  loaded: new Set(), // models, by their addresses
-  waiting: [], // for the engine
-  drawing: null, // the pad to draw on
+  loaded: new Set(), // URLs of the loaded models
+  waiting: [], // promises for the engine
+  drawing: null, // the Drawing, if there is one
   busy: false,
-  dirty: false, // the state has changed since
-  held: false, // the visitor holds the image
-  touched: 0, // when the state changed
+  dirty: false, // whether the state changed since the last computation
+  held: false, // whether the visitor holds the image
+  touched: 0, // the time of the last change
 };
 
-/** What can be done to an image, and what is said of it. */
+/** The modes, with their captions and help. */
 export const MODES = {
   shift: {
     input: "You shift it",
     scores: "The network scores every shift",
-    restored: "Undone, exactly",
+    restored: "Restored",
     help: "Arrow keys move it by one pixel, with Shift by five; Home puts it back.",
   },
   rotate: {
     input: "You turn it",
     scores: "The network scores every turn",
-    restored: "Turned back",
+    restored: "Restored",
     help: "Left and right arrow turn it by one degree, with Shift by fifteen; Home puts it back.",
   },
   pose: {
-    input: "You move it",
-    scores: "The first network scores every centre",
-    restored: "Centred, upright",
+    input: "You shift and turn it",
+    scores: "The network scores every centre",
+    restored: "Restored",
     help: "Arrow keys move it by one pixel, with Shift by five; the slider turns it; Home puts it back, upright.",
   },
   draw: {
     input: "You draw it",
     scores: "The network scores every shift",
-    restored: "Undone, exactly",
-    help: "Arrow keys move the pen, space puts it down and lifts it, Delete clears.",
+    restored: "Restored",
+    help: "Arrow keys move the pen, space lowers and lifts it, Delete clears.",
   },
 };
 
@@ -64,7 +64,7 @@ export const large = () => [1, ...state.entry.rotation.size];
 export const can = (entry, mode) => mode === "shift" || Boolean({ rotate: entry.rotation, pose: entry.pose, draw: entry.drawn }[mode]);
 export const turned = (image, size, angle) => rotate(image, size, angle, work.manifest.waves);
 
-/** What is on the stage now: { data, shape, models }. Turned first, then shifted, as unshift's coordinates move images. */
+/** The image as the visitor moved it: { data, shape, models }. Turned first, then shifted, as in unshift.coordinates. */
 export function stage() {
   const { entry, image, shift, angle } = state;
   if (turning()) return { data: turned(state.large, large()[1], angle), shape: large(), models: entry.rotation.models };

@@ -1,9 +1,9 @@
-// All shifts (or turns) of one image, classified in idle moments, in batches that give way to the visitor.
+// All shifts (or turns) of one image, classified while the visitor is idle, in batches.
 
 import { mod, same } from "./pixels.js";
 
 export const TURNS = 120; // sectors of the ring
-const GOAL = 14; // milliseconds that a batch may take
+const GOAL = 14; // milliseconds per batch
 
 /** All shifts, from the middle outwards. */
 function outwards([, height, width]) {
@@ -12,7 +12,7 @@ function outwards([, height, width]) {
   return shifts.sort((a, b) => a[0] ** 2 + a[1] ** 2 - (b[0] ** 2 + b[1] ** 2));
 }
 
-/** All turns by whole steps, to both sides from none. */
+/** All turns, outwards from no turn. */
 const turns = () => Array.from({ length: TURNS }, (_, i) => (i % 2 ? (i + 1) / 2 : TURNS - i / 2) % TURNS);
 
 const argmax = (values, from, count) => {
@@ -24,18 +24,18 @@ const argmax = (values, from, count) => {
 export class Sweep {
   /**
    * plan: { key, source, ring, shape, models, classes, moved }, where moved(place) is the image at a shift or, in a ring,
-   * at a turn; idle(sweep) resolves when the visitor rests; changed() is told of news.
+   * at a turn. idle(sweep) resolves when the visitor is idle; changed() is called after each batch.
    */
   constructor(engine, plan, idle, changed) {
     Object.assign(this, { engine, plan, idle, changed });
     this.places = plan.ring ? turns() : outwards(plan.shape);
-    this.alone = new Array(this.places.length).fill(undefined); // verdicts, by place
+    this.alone = new Array(this.places.length).fill(undefined); // predictions, by place
     this.with = new Array(this.places.length).fill(undefined);
     this.tried = this.different = 0;
     this.stopped = false;
   }
 
-  /** Where a place stands in alone and with. */
+  /** The index of a place in `alone` and `with`. */
   cell(place) {
     if (this.plan.ring) return place;
     const [, height, width] = this.plan.shape;
@@ -55,12 +55,12 @@ export class Sweep {
       const places = this.places.slice(this.tried, this.tried + batch), data = new Float32Array(places.length * pixels);
       places.forEach((place, i) => data.set(moved(place), i * pixels));
       const started = performance.now();
-      const found = await this.engine.run(models, data, places.length, shape);
+      const result = await this.engine.run(models, data, places.length, shape);
       const took = performance.now() - started;
       places.forEach((place, i) => {
-        this.alone[this.cell(place)] = argmax(found.alone, i * classes, classes);
-        this.with[this.cell(place)] = argmax(found.with, i * classes, classes);
-        const image = found.restored.slice(i * pixels, (i + 1) * pixels);
+        this.alone[this.cell(place)] = argmax(result.alone, i * classes, classes);
+        this.with[this.cell(place)] = argmax(result.with, i * classes, classes);
+        const image = result.restored.slice(i * pixels, (i + 1) * pixels);
         first ??= image;
         if (!same(first, image)) this.different++;
       });

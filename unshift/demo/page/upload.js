@@ -1,4 +1,4 @@
-// A picture of the visitor's own: looked at before it is decoded, decoded by the browser, and cut to the canvas.
+// Uploaded images: inspected before decoding, decoded by the browser, cropped and scaled.
 
 const MEGABYTES = 10, PIXELS = 40e6, SMALLEST = 8;
 
@@ -30,20 +30,20 @@ function gifFrames(bytes) {
   return frames;
 }
 
-/** Tell the size and what is unusual of a file, from its first bytes; what is unknown is left to the browser. */
-export function look(bytes) {
+/** Return the size of an image file, and notes about it, from its first bytes; null for an unknown format. */
+export function inspect(bytes) {
   const view = new DataView(bytes.buffer), notes = [];
   let size = null;
   if (bytes.length > 24 && text(bytes, 1, 3) === "PNG") {
     size = [view.getUint32(16), view.getUint32(20)];
-    if (text(bytes, 0, Math.min(bytes.length, 4096)).includes("acTL")) notes.push("an animation: its first frame is taken");
+    if (text(bytes, 0, Math.min(bytes.length, 4096)).includes("acTL")) notes.push("animation, only its first frame is used");
   } else if (bytes[0] === 0xff && bytes[1] === 0xd8) {
     const frame = jpegFrame(bytes);
     if (frame) size = frame.slice(0, 2);
-    if (frame?.[2] === 4) notes.push("a CMYK JPEG: its colours are as the browser turns them to RGB");
+    if (frame?.[2] === 4) notes.push("CMYK JPEG, converted to RGB by the browser");
   } else if (bytes.length > 13 && text(bytes, 0, 3) === "GIF") {
     size = [view.getUint16(6, true), view.getUint16(8, true)];
-    if (gifFrames(bytes) > 1) notes.push("an animation: its first frame is taken");
+    if (gifFrames(bytes) > 1) notes.push("animation, only its first frame is used");
   }
   return { size, notes };
 }
@@ -51,15 +51,15 @@ export function look(bytes) {
 const megabytes = (count) => `${(count / 1e6).toFixed(count < 1e7 ? 1 : 0)} MB`;
 
 function checkSize([width, height]) {
-  if (Math.min(width, height) < SMALLEST) throw new Error(`it is ${width}x${height} pixels; at least ${SMALLEST}x${SMALLEST} are needed`);
-  if (width * height > PIXELS) throw new Error(`it is ${width}x${height} pixels; at most 40 million are taken`);
+  if (Math.min(width, height) < SMALLEST) throw new Error(`it is ${width}x${height} pixels; the minimum is ${SMALLEST}x${SMALLEST}`);
+  if (width * height > PIXELS) throw new Error(`it is ${width}x${height} pixels; the maximum is 40 million`);
 }
 
-/** Read a file as an image [channels, height, width]: { image, notes }. Throws an Error with the reason. */
-export async function readUpload(file, [channels, height, width], lightOnDark) {
+/** Read a file as an image [channels, height, width]: { image, notes }. Throw an Error with the reason if it is invalid. */
+export async function readUpload(file, [channels, height, width]) {
   if (file.size === 0) throw new Error("it is empty");
-  if (file.size > MEGABYTES * 1e6) throw new Error(`it has ${megabytes(file.size)}; at most ${MEGABYTES} MB are taken`);
-  const { size, notes } = look(new Uint8Array(await file.arrayBuffer()));
+  if (file.size > MEGABYTES * 1e6) throw new Error(`it is ${megabytes(file.size)}; the maximum is ${MEGABYTES} MB`);
+  const { size, notes } = inspect(new Uint8Array(await file.arrayBuffer()));
   if (size) checkSize(size);
   let bitmap;
   try {
@@ -71,7 +71,7 @@ export async function readUpload(file, [channels, height, width], lightOnDark) {
   const side = Math.min(bitmap.width, bitmap.height);
   const canvas = Object.assign(document.createElement("canvas"), { width, height });
   const context = canvas.getContext("2d", { willReadFrequently: true });
-  context.fillStyle = "#fff"; // what is transparent stands on white
+  context.fillStyle = "#fff"; // the background of transparent images
   context.fillRect(0, 0, width, height);
   context.imageSmoothingQuality = "high";
   context.drawImage(bitmap, (bitmap.width - side) / 2, (bitmap.height - side) / 2, side, side, 0, 0, width, height);
@@ -83,14 +83,14 @@ export async function readUpload(file, [channels, height, width], lightOnDark) {
     if (channels === 3) [red, green, blue].forEach((value, c) => { image[c * plane + i] = value / 255; });
     else image[i] = ((red * 19595 + green * 38470 + blue * 7471 + 32768) >> 16) / 255;
   }
-  if (lightOnDark && channels === 1 && edge(image, height, width) > 0.5) {
+  if (channels === 1 && edge(image, height, width) > 0.5) {
     image.forEach((value, i) => { image[i] = 1 - value; });
-    notes.push("inverted, since the classifier knows light on dark");
+    notes.push("inverted, because the classifier was trained on light on dark");
   }
   return { image, notes };
 }
 
-/** The mean along the edge of one channel. */
+/** The mean of the pixels at the edge of an image of one channel. */
 function edge(image, height, width) {
   let total = 0, count = 0;
   for (let y = 0; y < height; y++) {

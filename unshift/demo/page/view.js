@@ -1,4 +1,4 @@
-// What is drawn: bars, scores, and the maps of all shifts. Colours come from the style sheet.
+// Drawing: bars, scores, and the maps of all shifts. Colours come from the style sheet.
 
 import { mod } from "./pixels.js";
 
@@ -14,7 +14,7 @@ function normalised(scores) {
   return values.map((value) => (high > low ? (value - low) / (high - low) : 0) ** 1.6);
 }
 
-/** Paint scores (height, width), no shift in the middle; origin is where no shift stands in them. */
+/** Paint scores (height, width) with no shift in the middle; `origin` is the position of no shift in the scores. */
 export function paintScores(canvas, scores, [height, width], [row, column] = [0, 0]) {
   Object.assign(canvas, { width, height });
   const context = canvas.getContext("2d"), pixels = context.createImageData(width, height);
@@ -28,7 +28,7 @@ export function paintScores(canvas, scores, [height, width], [row, column] = [0,
   context.putImageData(pixels, 0, 0);
 }
 
-/** One sector of a ring; sector k of n stands where k steps counter-clockwise take what was on top. */
+/** Trace sector k of n of a ring, counter-clockwise from the top. */
 function sector(context, size, k, n, inner, outer) {
   const middle = -Math.PI / 2 - (2 * Math.PI * k) / n, half = Math.PI / n;
   context.beginPath();
@@ -37,7 +37,7 @@ function sector(context, size, k, n, inner, outer) {
   context.closePath();
 }
 
-/** Paint the scores of a rotation as a ring; its peak points where the top of the image went. */
+/** Paint the scores of a rotation as a ring; its peak points to where the top of the image was turned. */
 export function paintRing(canvas, scores, peak) {
   const size = 448, context = canvas.getContext("2d"), values = normalised(scores);
   Object.assign(canvas, { width: size, height: size });
@@ -63,7 +63,7 @@ function fillCell(context, state, trace, step) {
   trace();
   context.fill();
   if (state !== false) return;
-  context.save(); // hatched as well: colour alone does not tell
+  context.save(); // hatched: colour alone is not accessible
   context.clip();
   context.strokeStyle = colour("--cell-hatch");
   context.lineWidth = step / 7;
@@ -90,7 +90,7 @@ export function paintMap(canvas, cells, [height, width]) {
       context.fillStyle = colours[state === undefined ? 0 : state ? 2 : 1];
       context.fillRect(left, top, step, step);
       if (state !== false) continue;
-      context.beginPath(); // hatched as well: colour alone does not tell
+      context.beginPath(); // hatched: colour alone is not accessible
       context.moveTo(left, top + step);
       context.lineTo(left + step, top);
       context.stroke();
@@ -107,7 +107,7 @@ export function paintTurns(canvas, cells) {
   });
 }
 
-/** Make the rows of bars for these classes. */
+/** Create one bar per class. */
 export function makeBars(section, classes) {
   section.querySelector(".bars").classList.toggle("short", classes.every((name) => name.length === 1));
   section.querySelector(".bars").replaceChildren(...classes.map((name) => {
@@ -128,27 +128,27 @@ export function softmax(logits) {
   return powers.map((power) => power / total);
 }
 
-/** Show one verdict: what it says, whether that is right, and the bars. */
-export function showVerdict(section, logits, verdict, truth, [state, words], classes) {
-  const shares = softmax(logits), says = section.querySelector(".what"), badge = section.querySelector(".judge");
+/** Show one prediction: the class, whether it is right, and the bars. */
+export function showPrediction(section, logits, prediction, truth, [state, words], classes) {
+  const shares = softmax(logits), predicted = section.querySelector(".predicted"), badge = section.querySelector(".badge");
   section.dataset.state = state;
-  section.dataset.verdict = verdict;
-  says.textContent = classes[verdict];
+  section.dataset.prediction = prediction;
+  predicted.textContent = classes[prediction];
   badge.textContent = words;
   [...section.querySelectorAll(".bars li")].forEach((row, i) => {
-    row.classList.toggle("win", i === verdict);
+    row.classList.toggle("win", i === prediction);
     row.classList.toggle("true", i === truth);
     row.querySelector("i").style.transform = `scaleX(${shares[i].toFixed(4)})`;
     row.querySelector(".value").textContent = `${Math.round(100 * shares[i])}%`;
   });
 }
 
-/** Empty a verdict. */
-export function clearVerdict(section) {
+/** Clear a prediction. */
+export function clearPrediction(section) {
   section.dataset.state = "open";
-  delete section.dataset.verdict;
-  section.querySelector(".what").textContent = "–";
-  section.querySelector(".judge").textContent = "";
+  delete section.dataset.prediction;
+  section.querySelector(".predicted").textContent = "–";
+  section.querySelector(".badge").textContent = "";
   for (const row of section.querySelectorAll(".bars li")) {
     row.classList.remove("win", "true");
     row.querySelector("i").style.transform = "scaleX(0)";

@@ -1,7 +1,6 @@
-// What just happened, in plain words.
+// The sentences of the page.
 
-const article = (what) => (/^[aeiou8]/i.test(what) ? `an ${what}` : `a ${what}`);
-
+const article = (word) => (/^[aeiou8]/i.test(word) ? `an ${word}` : `a ${word}`);
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 /** "9 right, 5 up" for [-5, 9]. */
@@ -9,44 +8,51 @@ export function moveWords([down, right]) {
   const parts = [];
   if (right) parts.push(`${Math.abs(right)} ${right > 0 ? "right" : "left"}`);
   if (down) parts.push(`${Math.abs(down)} ${down > 0 ? "down" : "up"}`);
-  return parts.join(", ") || "0";
+  return parts.join(", ") || "no shift";
 }
 
-/** "40° to the right" for -40, which is degrees counter-clockwise. */
+/** "40° to the right" for -40: angles are degrees counter-clockwise. */
 export function turnWords(angle, digits = 0) {
   const size = Math.abs(angle).toFixed(digits);
-  return Number(size) === 0 ? "0°" : `${size}° to the ${angle > 0 ? "left" : "right"}`;
+  return Number(size) === 0 ? "no turn" : `${size}° to the ${angle > 0 ? "left" : "right"}`;
 }
 
-/** The judgement of one verdict: [state, words]. */
-export function judge(verdict, truth, classes) {
+/** The certainty of an estimate: "high", "medium" or "low". Every sentence about an estimate follows it. */
+export const certainty = (confidence) => (confidence >= 0.9 ? "high" : confidence >= 0.5 ? "medium" : "low");
+
+/** The heading above an estimate. */
+export const estimateTitle = (confidence) => ({ high: "Estimate", medium: "Likely estimate", low: "Uncertain estimate" })[certainty(confidence)];
+
+/** The line below an estimate. */
+export const confidenceWords = (confidence, tied) => `confidence ${Math.round(100 * confidence)}%${tied ? "; several positions tied, the tie rule chose one" : ""}`;
+
+/** Compare an estimate with the truth, `off` pixels away, in words that follow the confidence. */
+export function estimateWords(confidence, off, otherwise) {
+  const level = certainty(confidence), percent = `${Math.round(100 * confidence)}%`;
+  const verb = level === "low" ? "guessed" : "estimated", compared = off === 0 ? "correctly" : off === 1 ? "to within a pixel" : `as ${otherwise}`;
+  const doubt = { high: "", medium: ` with moderate confidence (${percent})`, low: ` with low confidence (${percent})` }[level];
+  return `${verb} ${compared}${doubt}`;
+}
+
+/** The outcome of one prediction: [state, words]. */
+export function outcome(prediction, truth, classes) {
   if (truth === null) return ["open", ""];
-  if (verdict === truth) return ["right", "right"];
+  if (prediction === truth) return ["right", "right"];
   return ["wrong", `wrong, it is ${article(classes[truth])}`];
 }
 
-/** The sentence: what was done, what was found, what the classifier says of it. */
-export function sentence({ mode, shift, angle, foundShift, offset, foundAngle, alone, restored, truth, classes, noun }) {
-  const said = (verdict) => classes[verdict];
-  let done, found;
-  if (mode === "rotate") {
-    done = angle ? `Turned by ${turnWords(angle)}; ` : "Not turned; ";
-    found = `read as ${turnWords(foundAngle, 1)} and turned back. `;
-  } else if (mode === "pose") {
-    const moved = shift[0] || shift[1], parts = [moved && `shifted by ${moveWords(shift)}`, angle && `turned by ${turnWords(angle)}`];
-    done = capital(parts.filter(Boolean).join(", ") || `the ${noun} is where it came from`) + "; ";
-    found = `read as ${moveWords(foundShift)} and ${turnWords(foundAngle, 1)}, and undone. `;
-  } else {
-    const moved = shift[0] || shift[1], far = Math.max(Math.abs(offset[0]), Math.abs(offset[1]));
-    done = moved ? `Shifted by ${moveWords(shift)}; ` : `The ${noun} is where it came from; `;
-    if (!moved && far === 0) found = "nothing to undo. ";
-    else if (far === 0) found = "found and undone. ";
-    else if (far === 1) found = moved ? "found to within a pixel and undone. " : "found to within a pixel. ";
-    else found = `read as ${moveWords(foundShift)} and undone. `;
-  }
-  let verdict;
-  if (alone === restored) verdict = `Verdict ${said(restored)}, with and without.`;
-  else verdict = `Alone the classifier says ${said(alone)}; with unshift, ${said(restored)}.`;
-  if (truth !== null && restored !== truth) verdict += ` It is ${article(classes[truth])}.`;
-  return done + found + verdict;
+/** The main sentence: the move, its estimate, the predictions. `estimate` is { shift, angle, confidence }. */
+export function sentence({ mode, shift, angle, estimate, offset, alone, restored, truth, classes, noun }) {
+  const still = !shift[0] && !shift[1], off = Math.max(Math.abs(offset[0]), Math.abs(offset[1]));
+  const moves = [mode !== "rotate" && !still && `shifted by ${moveWords(shift)}`, ["rotate", "pose"].includes(mode) && angle && `turned by ${turnWords(angle)}`];
+  const move = moves.filter(Boolean).join(", ") || `the ${noun} is not moved`;
+  const turned = turnWords(estimate.angle, 1), shifted = moveWords(estimate.shift);
+  const words = {
+    rotate: () => `${estimateWords(estimate.confidence, null, turned)} and turned back`,
+    pose: () => `${estimateWords(estimate.confidence, null, `${shifted} and ${turned}`)} and undone`,
+    shift: () => estimateWords(estimate.confidence, off, shifted) + (still && off === 0 ? "" : " and undone"),
+  }[mode === "draw" ? "shift" : mode]();
+  let said = alone === restored ? `Prediction ${classes[restored]}, with and without.` : `Alone the classifier predicts ${classes[alone]}; with unshift, ${classes[restored]}.`;
+  if (truth !== null && restored !== truth) said += ` It is ${article(classes[truth])}.`;
+  return `${capital(move)}; ${words}. ${said}`;
 }

@@ -1,11 +1,11 @@
-// The worker: onnxruntime-web and its sessions. It answers one message after another, in order.
+// The worker: onnxruntime-web and its sessions. It answers messages in order, one at a time.
 
 let ort, sessions = new Map();
 
-async function bring(url, report) {
+async function download(url, report) {
   const response = await fetch(url);
-  if (!response.ok) throw new Error(`${url}: the server says ${response.status}`);
-  // Of a compressed answer the length is not that of the content.
+  if (!response.ok) throw new Error(`${url}: HTTP ${response.status}`);
+  // If the answer is compressed, its length is not that of the content.
   const total = response.headers.get("Content-Encoding") ? 0 : Number(response.headers.get("Content-Length"));
   const parts = [], reader = response.body.getReader();
   let length = 0;
@@ -19,7 +19,7 @@ async function bring(url, report) {
 
 async function start() {
   if (typeof WebAssembly !== "object") throw new Error("this browser has no WebAssembly");
-  const binary = await bring("runtime/ort.wasm", (length, total) => postMessage({ progress: [length, total] }));
+  const binary = await download("runtime/ort.wasm", (length, total) => postMessage({ progress: [length, total] }));
   ort = await import("./runtime/ort.js");
   ort.env.wasm.numThreads = 1;
   ort.env.wasm.wasmBinary = binary.buffer;
@@ -28,7 +28,7 @@ async function start() {
 
 function session(url) {
   if (!sessions.has(url)) {
-    const made = bring(url).then((model) => ort.InferenceSession.create(model, { executionProviders: ["wasm"] }));
+    const made = download(url).then((model) => ort.InferenceSession.create(model, { executionProviders: ["wasm"] }));
     sessions.set(url, made);
     made.catch(() => sessions.delete(url));
   }
@@ -41,23 +41,23 @@ const outputs = async (url, images) => {
 };
 
 /**
- * Classify images as they are, restore them, and classify them again: the same classifier, never told which. Of scenes
- * `alone` is what the classifier sees without the restorer: it takes no image so large.
+ * Classify images, restore them, and classify them again with the same classifier. `alone` replaces the images of the
+ * first classification: scenes are larger than the classifier's images.
  */
 async function run({ models, data, dims, alone: small }) {
   const images = new ort.Tensor("float32", data, dims), shown = small ? new ort.Tensor("float32", small.data, small.dims) : images;
-  const alone = await outputs(models.classifier, shown), found = await outputs(models.restorer, images);
-  const restored = await outputs(models.classifier, found.restored);
+  const alone = await outputs(models.classifier, shown), result = await outputs(models.restorer, images);
+  const restored = await outputs(models.classifier, result.restored);
   return {
     alone: alone.logits.data,
     with: restored.logits.data,
-    ...Object.fromEntries(Object.entries(found).map(([name, tensor]) => [name, tensor.data])),
+    ...Object.fromEntries(Object.entries(result).map(([name, tensor]) => [name, tensor.data])),
   };
 }
 
-/** Find where a sequence starts. */
+/** Estimate where a sequence starts. */
 async function locate({ text, about }) {
-  const sequences = await import("./sequences.js"); // only where genomes are asked for
+  const sequences = await import("./sequences.js"); // loaded only when needed
   return sequences.locate(text, about, async (data, dims) => (await outputs(about.model, new ort.Tensor("float32", data, dims))).scores.data);
 }
 
