@@ -1,4 +1,4 @@
-"""What the tests of training share: quick runs, runs that are killed, and whether two ended in the same weights."""
+"""Helpers of the tests of training: quick runs, runs that are killed, and comparing their weights."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 
 import torch
+from torch.utils.data import IterableDataset
 
 import unshift
 from unshift import Restorer, apply, fit
-from unshift.checkpoint import Checkpoint
 from unshift.coordinates import Pose
+from unshift.training.checkpoint import Checkpoint
 
 ROOT = Path(unshift.__file__).parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
@@ -32,10 +33,18 @@ def differs(one: Restorer, other: Restorer) -> bool:
     return any(not torch.equal(tensor, theirs[name]) for name, tensor in one.scorer.state_dict().items())
 
 
-def moved_for_real(images, generator):
-    """A move that an augmentation does itself: the target is then its pose."""
+def moved_at_random(images, generator):
+    """An augmentation that moves the images and returns the pose."""
     pose = Pose(torch.randint(12, (len(images), 2), generator=generator))
     return apply(images, pose.shift), pose
+
+
+class Stream(IterableDataset):
+    def __init__(self, images) -> None:
+        self.images = images
+
+    def __iter__(self):
+        return iter(self.images)
 
 
 class Killed(BaseException):

@@ -1,9 +1,8 @@
-"""What the tests of exports share: restorers of every kind, and what a graph and PyTorch say of images."""
+"""Shared by the tests of exports: restorers of every kind, and the outputs of a graph and of PyTorch."""
 
 from __future__ import annotations
 
 import functools
-import sys
 import tempfile
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from torch import nn
 
 import unshift
 from unshift import Chain, Restorer, apply, quantise
-from unshift.coordinates import Canvas, Centre, Polar, Ring, Turns
+from unshift.coordinates import Centre, Padded, Polar, Ring, Scene, Turns
 from unshift.exporting import Graph
-from unshift.testing import all_shifts
+from unshift.shifts import all_shifts
 
 
 def session(data):
@@ -32,19 +31,18 @@ def run(runtime, images):
 
 
 def in_pytorch(restorer, images):
-    """All that a graph says, by the restorer as everybody uses it."""
-    found = restorer.estimate(images)
-    scores = restorer.stages[0].scores(restorer.stages[0].coordinates.canvas(images))
-    scores = scores.squeeze(1) if scores.shape[1] == 1 else scores
-    wanted = {"restored": restorer(images), **found._asdict(), "scores": scores}
+    """The outputs of a graph, computed by the restorer in PyTorch."""
+    first = restorer.stages[0]
+    scores = first.scorer.scores(first.coordinates.canvas(images)).map().squeeze(1)
+    wanted = {"restored": restorer(images), **restorer.estimate(images)._asdict(), "scores": scores}
     return {name: value for name, value in wanted.items() if value is not None}
 
 
 def in_graph(restorer, images):
-    """What a graph would say, computed by the module it is made of: its operations, its loops run in Python.
+    """The outputs of the module that becomes the graph: its operations, with its loops run in Python.
 
-    PyTorch compiles the loops of a graph first, each for its own shapes, and ONNX takes seconds to write: this is the
-    same arithmetic, at any number of sizes. That the files say the same is tested too, at a few.
+    Capturing and writing a graph takes seconds. This is the same arithmetic, at any number of sizes; the files are
+    tested too, at a few.
     """
 
     def while_loop(more, body, state):
@@ -53,15 +51,13 @@ def in_graph(restorer, images):
         return state
 
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-        for name, module in list(sys.modules.items()):
-            if name.startswith("unshift.") and hasattr(module, "is_traced"):
-                patch.setattr(module, "is_traced", lambda: True)
-        patch.setattr(sys.modules["torch._higher_order_ops.while_loop"], "while_loop", while_loop)
+        patch.setattr("unshift.exact.runtime.is_traced", lambda: True)
+        patch.setattr("unshift.exact.graph.while_loop", while_loop)
         return Graph(restorer, None, True)(images)
 
 
 def differences(found, wanted):
-    """The images, by number, of which anything was said that differs in a bit."""
+    """The indices of the images for which any output differs in a bit."""
     wrong = set()
     for name, value in wanted.items():
         if name in found:
@@ -86,12 +82,12 @@ def assert_same_in(runtime, restorer, images, batch_size=64):
 
 def padded(preset, channels, size, pad, trained=True):
     scorer = make_restorer(preset, channels, tuple(n + 2 * pad for n in size), trained).scorer
-    return Restorer(scorer, coordinates=Canvas(pad, 0.25))
+    return Restorer(scorer, coordinates=Padded(pad, 0.25))
 
 
 @functools.cache
 def turner(refine, size=12, angles=8, polar_angles=None):
-    """A rotation restorer, not trained: what it reads is arbitrary, and must be the same everywhere."""
+    """A rotation restorer, not trained: its answers are arbitrary, and must be the same everywhere."""
     torch.manual_seed(0)
     polar = Polar(size, angles=angles, radii=3, ratio=None, refine=refine, polar_angles=polar_angles)
     return untrained(polar, 1, (size,) * polar.spatial_axes, "dense")
@@ -107,7 +103,7 @@ def untrained(coordinates, channels, size, preset="paper"):
 KINDS = {
     "mirror": (Turns("mirror"), 1, (5, 6)),
     "half": (Turns("half"), 1, (5, 6)),
-    "scene": (Canvas(window=(3, 4)), 1, (5, 6)),
+    "scene": (Scene((3, 4)), 1, (5, 6)),
     "quarter": (Turns("quarter"), 1, (6, 6)),
     "flips": (Turns("flips"), 2, (5, 5)),
     "strand": (Turns("strand"), 4, (9,)),
@@ -132,15 +128,15 @@ def kind_of(name):
 
 
 def moved_images(restorer, channels, size):
-    """Hard images (constant, symmetric, tied, -0.0) and plain ones, each also under some moves of the group."""
+    """Hard images (constant, symmetric, tied, -0.0) and random ones, each under three moves of the group."""
     images = torch.stack([*hard_images(channels, size).values(), *torch.rand(3, channels, *size)])
     moves = restorer.coordinates.moves(size)
-    some = torch.linspace(0, len(moves.shift) - 1, 3).long()
+    chosen = torch.linspace(0, len(moves.shift) - 1, 3).long()
     poses = [
         type(moves)(*(None if part is None else part[k].expand(len(images), *part[k].shape) for part in moves))
-        for k in some
+        for k in chosen
     ]
-    return torch.cat([restorer.coordinates.move(images, pose) for pose in poses])
+    return torch.cat([restorer.coordinates.redo(images, pose) for pose in poses])
 
 
 def turned(channels, size):

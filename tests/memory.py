@@ -1,4 +1,4 @@
-"""How much memory a process of its own takes at its peak."""
+"""The peak memory of a new process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ WATCH = (
 
 
 def peak(*arguments: object) -> tuple[int, str]:
-    """Run Python with these arguments; return its peak memory in MB and what it printed.
+    """Run Python with these arguments; return its peak memory in MB and its output.
 
-    A small process starts and watches it: Linux counts what the starting process holds as the started one's own peak,
-    and a process that runs tests holds gigabytes.
+    A small process starts it, because Linux counts the memory of the starting process towards the peak, and a process
+    that runs tests holds gigabytes.
     """
     command = [sys.executable, "-c", WATCH, sys.executable, *map(str, arguments)]
     run = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    said, megabytes = run.stdout.rsplit("\n", 2)[0], run.stdout.split()[-1]
-    return int(megabytes), said
+    output, megabytes = run.stdout.rsplit("\n", 2)[0], run.stdout.split()[-1]
+    return int(megabytes), output

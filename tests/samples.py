@@ -1,4 +1,4 @@
-"""What several test files share: images that are hard to restore, quick nets, and the check of the claim."""
+"""Shared by several test files: images that are hard to restore, quick networks, and the check of exactness."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from unshift import Restorer, ShiftEstimator, apply, quantise
-from unshift.testing import all_shifts
+from unshift.shifts import all_shifts
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DTYPES = (torch.uint8, *FLOATS)
 PRESETS = ("paper", "dense", "lines", "seam")
 CLAMPED = 0.5
-"""The nets here are calibrated on pixels up to this value: brighter ones all become the same integer."""
+"""The networks are calibrated on pixels up to this value: brighter ones become the same integer."""
 
 
 def blobs(count: int, channels: int, size: tuple[int, ...], seed: int = 0) -> Tensor:
-    """MNIST-like images: a few overlapping strokes about the middle, exact zeros around them."""
+    """Return MNIST-like images: a few overlapping blobs near the centre, exact zeros around them."""
     generator = torch.Generator().manual_seed(seed)
     grid = torch.stack(torch.meshgrid(*[torch.arange(n) / max(1, n) for n in size], indexing="ij"))
     total = torch.zeros(count, channels, *size)
@@ -32,7 +32,7 @@ def blobs(count: int, channels: int, size: tuple[int, ...], seed: int = 0) -> Te
 
 
 def hard_images(channels: int, size: tuple[int, ...], dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
-    """One ``(channel, *size)`` image of each hard kind."""
+    """Return one ``(channel, *size)`` image of each hard kind."""
     generator = torch.Generator().manual_seed(1)
     index = torch.meshgrid(*[torch.arange(n) for n in size], indexing="ij")
     tint = (torch.arange(channels).view(-1, *[1] * len(size)) + 1) / (2 * channels)
@@ -48,7 +48,7 @@ def hard_images(channels: int, size: tuple[int, ...], dtype: torch.dtype = torch
         "checkerboard": tint * (sum(index) % 2),
         "uneven": tint * ((index[0] % 2 == 0) & (index[-1] % 3 == 0)),
         "one_pixel": tint * one_pixel.view(size),
-        # All pixels of these are clamped, or every second one: scores tie, the images do not.
+        # All pixels of these are clamped, or every second one: scores tie, but the images differ.
         "tied": brightness,
         "tied_stripes": brightness * (index[-1] % 2),
     }
@@ -59,7 +59,7 @@ def hard_images(channels: int, size: tuple[int, ...], dtype: torch.dtype = torch
 
 
 def train(estimator: ShiftEstimator, images: Tensor, steps: int = 8) -> None:
-    """Train for a moment: N-way cross-entropy, target always position 0."""
+    """Train for a few steps: N-way cross-entropy, target always position 0."""
     optimiser = torch.optim.Adam(estimator.parameters(), lr=0.01)
     target = torch.zeros(len(images), dtype=torch.int64)
     for _ in range(steps):
@@ -83,7 +83,7 @@ def make_restorer(preset: str, channels: int, size: tuple[int, ...], trained: bo
 
 
 def bits(images: Tensor) -> Tensor:
-    """The bit patterns of pixels, so that 0.0 differs from -0.0."""
+    """Return the bit patterns of pixels, in which 0.0 differs from -0.0."""
     if not images.is_floating_point():
         return images
     widths = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -91,7 +91,7 @@ def bits(images: Tensor) -> Tensor:
 
 
 def candidates(restorer: Restorer, image: Tensor) -> list[Tensor]:
-    """The different restored images (to the bit) among which the highest score leaves the choice."""
+    """Return the distinct restored images, bit for bit, of all positions with the highest score."""
     scores = restorer.scorer(image[None])[0]
     shifts = (scores == scores.max()).nonzero()
     restored = apply(image.expand(len(shifts), *image.shape), -shifts)
@@ -99,7 +99,7 @@ def candidates(restorer: Restorer, image: Tensor) -> list[Tensor]:
 
 
 def assert_exact(restorer: Restorer, image: Tensor, batch_size: int = 512) -> None:
-    """The claim: every shift of ``image`` gives the same restored image, confidence and tie, bit for bit."""
+    """Assert that every shift of ``image`` gives the same restored image, confidence and tie, bit for bit."""
     wanted = restorer(image[None])
     still = restorer.estimate(image[None])
     for shifts in all_shifts(image.shape[1:]).split(batch_size):
@@ -112,7 +112,7 @@ def assert_exact(restorer: Restorer, image: Tensor, batch_size: int = 512) -> No
 
 
 class Positional(nn.Module):
-    """A scorer of integers that is not equivariant: scores near an edge are lower, as with zero padding."""
+    """A scorer that is not equivariant: its scores at an edge are lower, as with zero padding."""
 
     def __init__(self, scorer):
         super().__init__()

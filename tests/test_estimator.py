@@ -1,4 +1,4 @@
-"""unshift.estimator: presets, the one description, line filters, and equivariance at random weights."""
+"""unshift.network: presets, the one description, line filters, and equivariance at random weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 import torch
 from samples import PRESETS, blobs, make_estimator, train
 
-from unshift.estimator import ACTIVATIONS, ShiftEstimator, as_float, mean_along
+from unshift import quantise
+from unshift.network import ACTIVATIONS, ShiftEstimator, as_float
 from unshift.testing import assert_equivariant, equivariance_error
 
 SIZES = ((7,), (1, 1), (1, 7), (8, 8), (9, 13), (3, 4, 5))
@@ -21,31 +22,6 @@ def test_paper_preset_has_the_papers_parameters():
     estimator = ShiftEstimator.preset("paper", 1, (28, 28))
     assert sum(p.numel() for p in estimator.parameters()) == 486
     assert [layer.activation for layer in estimator.local] == ["relu"] * 5 + ["none"]
-
-
-def test_dense_preset_has_filters_of_full_size():
-    estimator = ShiftEstimator.preset("dense", 3, (8, 9))
-    assert [tuple(layer.filter.weight.shape) for layer in estimator.local] == [(8, 3, 8, 9), (1, 8, 8, 9)]
-    assert estimator.size == (8, 9)
-
-
-def test_seam_preset_goes_on_with_lines_along_each_axis():
-    estimator = ShiftEstimator.preset("seam", 3, (32, 32))
-    assert [tuple(layer.filter.weight.shape) for layer in estimator.local] == [(24, 3, 3, 3)]
-    assert [layer.activation for layer in estimator.local] == ["abs"]
-    for line in estimator.lines:
-        assert [tuple(layer.filter.weight.shape) for layer in line] == [(32, 24, 9), (32, 32, 9), (1, 32, 9)]
-        assert [layer.activation for layer in line] == ["abs", "abs", "none"]
-    assert len(estimator.lines) == 2
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("preset", PRESETS)
-def test_presets_turn_images_into_scores_of_any_size(preset, channels, size):
-    scores = ShiftEstimator.preset(preset, channels, size)(torch.rand(2, channels, *size))
-    assert scores.shape == (2, *size)
-    assert scores.requires_grad
 
 
 # --- equivariance -------------------------------------------------------------------------------
@@ -70,13 +46,6 @@ def test_every_architecture_is_equivariant(activation, bias, lines):
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter)
     assert_equivariant(estimator, (2, 6, 7), tolerance=1e-9)
-
-
-def test_a_line_filter_is_a_mean_over_all_other_axes():
-    features = torch.arange(6.0).view(1, 1, 2, 3)
-    assert mean_along(features, 0).tolist() == [[[1.0, 4.0]]]  # along axis 0: one value per row
-    assert mean_along(features, 1).tolist() == [[[1.5, 2.5, 3.5]]]
-    assert torch.equal(mean_along(features[:, :, 0], 0), features[:, :, 0])
 
 
 def test_line_scores_are_a_sum_over_rows_and_columns():
@@ -208,11 +177,23 @@ def test_unknown_preset():
 def test_axes_across_are_seen_by_the_local_filters_and_leave_no_positions():
     net = ShiftEstimator(6, channels=(2,), kernel_size=(3, 3), line_channels=(1,), line_kernel_size=(5,), across=(3,))
     net.double()
-    assert net.local[0].filter.weight.shape == (2, 2, 3, 3)  # 6 channels are 2 of 3 rows
+    assert net.local[0].weight.shape == (2, 2, 3, 3)  # 6 channels are 2 of 3 rows
     assert ShiftEstimator(**net.describe()).across == (3,)
     images = torch.rand(4, 6, 8, dtype=torch.float64)
     features = net.local[0](images.view(4, 2, 3, 8)).mean(2)
     assert torch.equal(net(images), net.lines[0][0](features)[:, 0])
+
+
+def test_axes_across_go_with_dense_filters_of_one_size():
+    net = ShiftEstimator(
+        6, channels=(2,), kernel_size=(3, 8), line_channels=(1,), line_kernel_size=(8,), across=(3,), size=(8,)
+    )
+    images = torch.rand(4, 6, 8)
+    assert net(images).shape == (4, 8)
+    scorer = quantise(net, images)
+    assert torch.equal(scorer(images), scorer.reference(images))
+    with pytest.raises(ValueError, match=r"\(9,\)"):
+        scorer(torch.rand(1, 6, 9))
 
 
 @pytest.mark.parametrize(
@@ -226,5 +207,5 @@ def test_axes_across_are_seen_by_the_local_filters_and_leave_no_positions():
 )
 def test_axes_across_that_cannot_be_are_refused(bad):
     good = {"in_channels": 6, "channels": (2,), "kernel_size": (3, 3), "line_channels": (1,), "line_kernel_size": (5,)}
-    with pytest.raises(ValueError, match=r"axes across \(3,\) need lines"):
+    with pytest.raises(ValueError, match="across"):
         ShiftEstimator(**{**good, **bad}, across=(3,))

@@ -1,4 +1,4 @@
-"""Moves that lose pixels: what is seen, what is learnt from them, what is refused."""
+"""Moves that lose pixels: what remains visible, training with them, and errors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import torch
 from samples import blobs
 
 import unshift
-from unshift.coordinates import Canvas, Polar, Pose, Ring, Turns
+from unshift.coordinates import Padded, Polar, Pose, Ring, Scene, Shifts, Turns
+from unshift.coordinates.lossy import MOVES, Moves
 from unshift.evaluation import accuracy_over_scopes, judged_on
-from unshift.moves import MOVES, Moves
 
 LOSSY = [kind for kind in MOVES if kind != "circular"]
 ROW = torch.arange(1, 6)[None, None]
@@ -28,29 +28,20 @@ ROW = torch.arange(1, 6)[None, None]
         ("crop", -1, [4]),
     ],
 )
-def test_what_is_seen_of_a_moved_image(kind, shift, seen, dtype):
-    moved = Moves(kind, Canvas(), 2).move(ROW.to(dtype), Pose(torch.tensor([[shift]])))
+def test_the_visible_part_of_a_moved_image(kind, shift, seen, dtype):
+    moved = Moves(kind, Shifts(), 2).move(ROW.to(dtype), Pose(torch.tensor([[shift]])))
     assert moved.dtype == dtype
     assert moved.flatten().tolist() == seen
 
 
-@pytest.mark.parametrize("kind", LOSSY)
-def test_two_axes_move_by_themselves(kind):
-    photo = torch.rand(1, 3, 9, 10)
-    moved = Moves(kind, Canvas(), 2).move(photo, Pose(torch.tensor([[1, -2]])))
-    inside = photo[..., 2:7, 2:8] if kind == "crop" else photo
-    assert torch.equal(moved[..., 1:, :-2], inside[..., :-1, 2:])
-    assert moved.shape == inside.shape
-
-
-def test_zeros_are_what_a_padded_canvas_undoes():
+def test_zero_filled_shifts_are_those_of_padded_coordinates():
     images, pose = torch.rand(4, 1, 6, 6), Pose(torch.tensor([[1, 2], [-2, 0], [0, 0], [2, -1]]))
-    assert torch.equal(Moves("zeros", Canvas(), 2).move(images, pose), Canvas(2).move(images, pose))
+    assert torch.equal(Moves("zeros", Shifts(), 2).move(images, pose), Padded(2).redo(images, pose))
 
 
-def test_what_is_left_stands_where_the_image_stood():
+def test_left_returns_the_image_in_place_without_the_lost_pixels():
     images = torch.rand(50, 1, 8, 8) + 1
-    left = Moves("zeros", Canvas(), 2).left(images, torch.Generator().manual_seed(0))
+    left = Moves("zeros", Shifts(), 2).left(images, torch.Generator().manual_seed(0))
     assert torch.equal(left[left > 0], images[left > 0])
     assert 0 < int((left == 0).sum()) < left.numel() // 2
 
@@ -60,7 +51,7 @@ def test_turns_lose_nothing_and_a_ring_moves_along_its_axis():
     moved, pose = Moves("zeros", Turns("quarter"), 2)(images, torch.Generator().manual_seed(0))
     assert set(pose.turn.tolist()) == {0, 1, 2, 3}
     for one, before, turn, shift in zip(moved, images, pose.turn, pose.shift, strict=True):
-        wanted = Canvas(2).move(torch.rot90(before, int(turn), (1, 2))[None], Pose(shift[None]))[0]
+        wanted = Padded(2).redo(torch.rot90(before, int(turn), (1, 2))[None], Pose(shift[None]))[0]
         assert torch.equal(one, wanted)
     along = Moves("edge", Ring(-1), 2)(images, torch.Generator().manual_seed(0))[1].shift
     assert along[:, 0].eq(0).all()
@@ -70,29 +61,29 @@ def test_turns_lose_nothing_and_a_ring_moves_along_its_axis():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("wrap", Canvas(), 2), "no kind of moves named 'wrap'; there are circular, zeros, edge, crop"),
-        (("zeros", Canvas()), "need a scope of 0 or more pixels, got None"),
-        (("zeros", Polar(8, angles=8, radii=4), 2), "shifts of whole images; this undoes rotations"),
-        (("crop", Canvas(window=(4, 4)), 2), "shifts of whole images; this undoes circular shifts of scenes"),
+        (("wrap", Shifts(), 2), "wrap"),
+        (("zeros", Shifts()), "scope.*None"),
+        (("zeros", Polar(8, angles=8, radii=4), 2), "rotations"),
+        (("crop", Scene((4, 4)), 2), "scenes"),
     ],
 )
-def test_moves_that_make_no_sense_are_refused(arguments, message):
+def test_moves_that_do_not_suit_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         Moves(*arguments)
 
 
 def test_images_too_small_and_shifts_too_large_are_refused():
-    with pytest.raises(ValueError, match="too small for windows that move by up to 3"):
-        Moves("crop", Canvas(), 3).move(ROW, Pose(torch.tensor([[0]])))
-    with pytest.raises(ValueError, match="4 pixels is beyond the scope of 3"):
-        Moves("edge", Canvas(), 3).move(ROW, Pose(torch.tensor([[-4]])))
-    with pytest.raises(ValueError, match="scope is for moves that lose pixels"):
+    with pytest.raises(ValueError, match="too small"):
+        Moves("crop", Shifts(), 3).move(ROW, Pose(torch.tensor([[0]])))
+    with pytest.raises(ValueError, match=r"4 pixels.*scope of 3"):
+        Moves("edge", Shifts(), 3).move(ROW, Pose(torch.tensor([[-4]])))
+    with pytest.raises(ValueError, match="scope"):
         unshift.fit(torch.rand(9, 1, 8, 8), scope=2, progress=False)
 
 
-@pytest.mark.filterwarnings("ignore:this is near guessing")
+@pytest.mark.filterwarnings("ignore:this")
 @pytest.mark.parametrize("kind", LOSSY)
-def test_fit_learns_from_what_is_seen_and_says_so(kind):
+def test_fit_trains_on_the_visible_part(kind):
     restorer = unshift.fit(blobs(40, 1, (12, 12)), "dense", moves=kind, scope=2, epochs=1, progress=False)
     size = [8, 8] if kind == "crop" else [12, 12]
     assert restorer.metadata["moves"] == {"kind": kind, "scope": 2}
@@ -101,11 +92,11 @@ def test_fit_learns_from_what_is_seen_and_says_so(kind):
 
 
 @pytest.mark.filterwarnings("ignore:this restorer may be wrong")
-def test_a_net_that_saw_zeros_enter_finds_such_moves_more_often():
-    """On a bright ground zeros show where it was moved; a net of circular moves never saw any."""
+def test_training_with_zero_filled_shifts_helps_to_undo_them():
+    """On a bright background zeros reveal the shift; circular moves do not produce any."""
     images = 1.5 - blobs(300, 1, (8, 8)) + 0.05 * torch.rand(300, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     settings = {"epochs": 3, "batch_size": 20, "learning_rate": 0.01, "progress": False}
-    left = Moves("zeros", Canvas(), 2).left(images[250:], torch.Generator().manual_seed(1))
+    left = Moves("zeros", Shifts(), 2).left(images[250:], torch.Generator().manual_seed(1))
     plain, real = (
         float(judged_on(unshift.fit(images[:250], "dense", **settings, **moves), left).right.double().mean())
         for moves in ({}, {"moves": "zeros", "scope": 2})
@@ -114,8 +105,8 @@ def test_a_net_that_saw_zeros_enter_finds_such_moves_more_often():
 
 
 @pytest.mark.filterwarnings("ignore:this")
-def test_accuracies_are_of_images_that_really_lost_pixels():
-    """A classifier that counts zeros sees how many entered."""
+def test_accuracies_are_measured_on_images_that_lost_pixels():
+    """Use a classifier that detects zeros."""
     zeros = lambda images: torch.nn.functional.one_hot((images == 0).flatten(1).any(1).long(), 2).float()  # noqa: E731
     images = torch.rand(30, 1, 8, 8) + 1
     restorer = unshift.fit(images, epochs=1, progress=False, validation=2)

@@ -1,4 +1,4 @@
-"""The exactness contract: every shift of every hard image is restored to the same bits, where plain floats fail."""
+"""Restorer: every shift of every hard image is restored to the same bits, and it is an nn.Module like any other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from samples import (
     DTYPES,
     PRESETS,
     assert_exact,
-    bits,
     blobs,
     candidates,
     hard_images,
@@ -20,14 +19,17 @@ from samples import (
 from torch import nn
 
 from unshift import Restorer, ShiftEstimator, apply, quantise, undo
-from unshift.circular import CircularFilter
-from unshift.testing import all_shifts
+from unshift.coordinates import Padded, Pose
+from unshift.network import CircularFilter
+from unshift.shifts import all_shifts
+
+pytestmark = pytest.mark.filterwarnings("ignore:this restorer may be wrong")
 
 TRAINED = pytest.mark.parametrize("trained", [False, True], ids=["untrained", "trained"])
 
 
 class FloatRestorer(nn.Module):
-    """The same estimator without this library's care: float scores, plain argmax."""
+    """The same estimator with float scores and a plain argmax."""
 
     def __init__(self, estimator):
         super().__init__()
@@ -40,7 +42,7 @@ class FloatRestorer(nn.Module):
 
 
 def wrong_shifts(restore, image):
-    """How many shifts of ``image`` are restored to something else."""
+    """Return the number of shifts of ``image`` that are restored to another image."""
     moves = all_shifts(image.shape[1:])
     restored = restore(apply(image.expand(len(moves), *image.shape), moves))
     return sum(not torch.equal(one, restored[0]) for one in restored)
@@ -109,14 +111,14 @@ def test_exact_at_40x40(preset, channels, name, dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", ["tied", "tied_stripes"])
 @pytest.mark.parametrize("preset", PRESETS)
-def test_the_tied_images_do_tie_between_different_images(preset, name, dtype, trained):
+def test_the_tied_images_tie_between_different_images(preset, name, dtype, trained):
     restorer, image = make_restorer(preset, 3, (8, 8), trained), hard_images(3, (8, 8), dtype)[name]
     assert restorer.estimate(image[None]).tied.all()
     assert len(candidates(restorer, image)) > 1
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_signed_zeros_are_told_apart_by_their_bits(preset):
+def test_signed_zeros_are_distinguished_by_their_bits(preset):
     restorer, image = make_restorer(preset, 1, (8, 8)), hard_images(1, (8, 8))["signed_zeros"]
     assert restorer.estimate(image[None]).tied.all()
     assert len(candidates(restorer, image)) > 1  # all of them equal to torch.equal, none to the bit
@@ -144,14 +146,14 @@ def test_a_net_of_few_bits_ties_often_and_stays_exact(preset):
 
 
 def neighbour_sum():
-    """One filter that adds a pixel and its left neighbour: flat scores on stripes and checkerboards."""
+    """Return a filter that adds a pixel and its left neighbour: constant scores on stripes and checkerboards."""
     estimator = ShiftEstimator(1, channels=(1,), kernel_size=(1, 2))
-    nn.init.ones_(estimator.local[0].filter.weight)
+    nn.init.ones_(estimator.local[0].weight)
     return estimator
 
 
 def two_equal_pixels():
-    """Equal neighbourhoods, so equal scores, but 3 pixels apart one way and 5 the other."""
+    """Return an image of equal pixels, so equal scores, 3 pixels apart one way and 5 the other."""
     image = torch.zeros(1, 8, 8)
     image[0, 4, 1] = image[0, 4, 4] = 0.5
     return image
@@ -169,11 +171,11 @@ def test_plain_float_fails_where_integers_and_the_tie_rule_do_not(name):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_plain_float_fails_for_every_preset(preset):
-    """Constant but for noise below float32's last bit of a score: argmax follows the rounding."""
+    """Use an image whose noise is below the rounding error of a score: argmax follows the rounding."""
     size = (8, 8)
     image = torch.where(torch.rand(1, *size) < 0.5, 0.5, 0.5 - 2**-25)
     estimator = copy.deepcopy(make_estimator(preset, 1, size))
-    for layer in estimator.modules():  # a fresh seam net is blind to brightness, and to rounding with it
+    for layer in estimator.modules():  # an untrained seam network ignores brightness
         if isinstance(layer, CircularFilter):
             layer.weight.data += 0.1
     assert wrong_shifts(FloatRestorer(estimator), image) > 0
@@ -181,8 +183,146 @@ def test_plain_float_fails_for_every_preset(preset):
     assert wrong_shifts(make_restorer(preset, 1, size), image) == 0
 
 
-# --- what is refused -------------------------------------------------------------------------------
+# --- an nn.Module like any other -------------------------------------------------------------------
 
 
-def test_bits_of_the_checker_see_the_sign_of_zero():
-    assert not torch.equal(bits(torch.tensor([0.0])), bits(torch.tensor([-0.0])))
+def test_the_sign_of_the_answer():
+    """``estimate`` returns the shift that was applied: after one step right, one more in axis 1."""
+    restorer = make_restorer("dense", 1, (8, 8), trained=True)
+    image = blobs(1, 1, (8, 8))
+    before = restorer.estimate(image).shift
+    after = restorer.estimate(apply(image, torch.tensor([[0, 1]]))).shift
+    assert ((after - before) % 8).tolist() == [[0, 1]]
+    assert torch.equal(restorer(image), undo(image, before))
+
+
+def test_the_brightest_pixel_goes_to_the_origin():
+    """Use the simplest scorer: the value of a pixel."""
+    estimator = ShiftEstimator(1, channels=(1,), kernel_size=(1, 1))
+    nn.init.ones_(estimator.local[0].weight)
+    image = torch.zeros(1, 1, 3, 4)
+    image[0, 0, 1, 2] = 1
+    restorer = Restorer(quantise(estimator, image))
+    assert restorer.estimate(image).shift.tolist() == [[1, 2]]
+    assert restorer(image)[0, 0].tolist() == [[1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
+
+
+def test_sequential_with_a_classifier():
+    classifier = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).eval()
+    model = nn.Sequential(make_restorer("paper", 1, (8, 8)), classifier)
+    image = blobs(1, 1, (8, 8))
+    moved = apply(image.expand(64, 1, 8, 8), all_shifts((8, 8)))
+    assert torch.equal(model[0](moved), model[0](image).expand(64, 1, 8, 8))
+    torch.testing.assert_close(model(moved), model(image).expand(64, 10))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_images_keep_their_dtype_and_shape_and_estimates_have_theirs(preset, dtype):
+    images = torch.stack([*hard_images(2, (8, 9), dtype).values()])
+    restorer = make_restorer(preset, 2, (8, 9))
+    assert restorer(images).dtype == dtype
+    assert restorer(images).shape == images.shape
+    found = restorer.estimate(images)
+    shift, confidence, tied = found.shift, found.confidence, found.tied
+    assert (shift.dtype, confidence.dtype, tied.dtype) == (torch.int64, torch.float64, torch.bool)
+    assert (shift.shape, confidence.shape, tied.shape) == ((len(images), 2), (len(images),), (len(images),))
+    assert ((confidence > 0) & (confidence <= 1)).all()
+
+
+def test_a_call_leaves_no_state_on_the_module():
+    restorer = make_restorer("paper", 1, (8, 8))
+    before = {key: id(value) for key, value in vars(restorer).items()}
+    buffers = copy.deepcopy(restorer.state_dict())
+    restorer(torch.rand(2, 1, 8, 8))
+    assert {key: id(value) for key, value in vars(restorer).items()} == before
+    assert all(torch.equal(buffers[key], value) for key, value in restorer.state_dict().items())
+
+
+@pytest.mark.parametrize("pad", [0, 2])
+def test_gradients_pass_through_the_undo(pad):
+    size = (5, 6)
+    canvas = tuple(n + 2 * pad for n in size)
+    scorer = make_restorer("paper", 1, canvas).scorer
+    restorer = Restorer(scorer, pad=pad)
+    images = torch.rand(2, 1, *size, dtype=torch.float64, requires_grad=True)
+    restored = restorer(images)
+    weight = torch.rand_like(restored)
+    (restored * weight).sum().backward()
+    estimate = restorer.estimate(images)
+    wanted = nn.functional.pad(weight, [pad] * 4)
+    wanted = apply(wanted, estimate.shift)[(..., *[slice(pad, pad + n) for n in size])]
+    assert torch.equal(images.grad, wanted)
+    assert torch.autograd.gradcheck(lambda x: restorer.undo(x, estimate), images)
+
+
+# --- the padded canvas -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_a_zero_filled_shift_is_undone_on_the_padded_canvas(dtype):
+    """While the object stays in view, a zero-filled shift is a circular shift of the padded image."""
+    pad, inner = 2, torch.rand(1, 1, 4, 4)
+    image = nn.functional.pad(inner, [2] * 4)
+    image = (255 * image).to(dtype) if dtype == torch.uint8 else image
+    restorer = Restorer(make_restorer("dense", 1, (12, 12), trained=True).scorer, pad=pad)
+    wanted = restorer(image)
+    assert wanted.shape == image.shape
+    for shift in all_shifts((5, 5)) - 2:
+        canvas = apply(nn.functional.pad(image, [pad] * 4), shift[None])
+        moved = canvas[..., pad:-pad, pad:-pad]
+        assert torch.equal(restorer(moved), wanted)
+
+
+def test_the_canvas_has_the_margin():
+    canvas = Padded(1, value=7.0)
+    image = torch.tensor([[[1.0, 2.0]]])
+    assert canvas.canvas(image).tolist() == [[[[7, 1, 2, 7]]]]  # (batch, copies, channel, pixel): one copy
+    one = Pose(torch.tensor([[1]]))
+    assert canvas.undo(image, one).tolist() == [[[2, 7]]]
+    assert canvas.redo(image, one).tolist() == [[[7, 1]]]
+    assert Padded(0).canvas(image).data_ptr() == image.data_ptr()  # nothing is copied
+    assert repr(canvas) == "Padded(pad=1, value=7.0)"
+
+
+# --- errors ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_nan_and_infinity(bad, dtype):
+    images = torch.zeros(4, 1, 8, 8, dtype=dtype)
+    images[2, 0, 3, 3] = images[3, 0, 0, 0] = bad
+    with pytest.raises(ValueError, match=r"finite.* in 2 of them, first at 2"):
+        make_restorer("paper", 1, (8, 8))(images)
+
+
+@pytest.mark.parametrize(
+    ("preset", "images", "message"),
+    [
+        ("paper", torch.zeros(8, 8), r"\(8, 8\)"),
+        ("paper", torch.zeros(1, 1, 8, 8, 8), r"\(1, 1, 8, 8, 8\)"),
+        ("paper", torch.zeros(1, 3, 8, 8), r"got 3.*\(1, 3, 8, 8\)"),
+        ("paper", torch.zeros(1, 1, 4, 8), r"kernel \(8, 8\).*\(4, 8\)"),
+        ("dense", torch.zeros(1, 1, 9, 8), r"\(8, 8\).*\(9, 8\)"),
+        ("seam", torch.zeros(1, 1, 4, 9), r"kernel \(8,\).*\(4,\)"),
+        ("seam", torch.zeros(1, 1, 9, 6), r"kernel \(8,\).*\(6,\)"),
+        ("paper", "image.png", "got str"),
+    ],
+)
+def test_bad_images(preset, images, message):
+    with pytest.raises(ValueError, match=message):
+        make_restorer(preset, 1, (8, 8))(images)
+
+
+def test_float_scores_are_refused():
+    with pytest.raises(ValueError, match=r"torch.float32.*unshift.quantise"):
+        Restorer(make_estimator("paper", 1, (8, 8)))(torch.rand(1, 1, 8, 8))
+
+
+def test_bad_padding():
+    scorer = make_restorer("paper", 1, (8, 8)).scorer
+    with pytest.raises(ValueError, match=r"pad.*-1"):
+        Restorer(scorer, pad=-1)
+    with pytest.raises(ValueError, match="pad or coordinates"):
+        Restorer(scorer, pad=1, coordinates=Padded(1))

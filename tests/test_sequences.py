@@ -1,4 +1,4 @@
-"""Circular sequences: FASTA, letters as channels, and arrays of different lengths in one call."""
+"""Circular sequences: FASTA files, letters as channels, and arrays of different lengths in one call."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import pytest
 import torch
 
 import unshift
-from unshift.coordinates import Canvas, Turns
-from unshift.data.sequences import Record, encode, encode_letters, is_fasta, oriented, read_fasta, to_fasta
+from unshift.coordinates import Shifts, Turns
+from unshift.data.sequences import Record, encode, encode_letters, oriented, read_fasta, to_fasta
 from unshift.evaluation import restoration_rates
+
+pytestmark = pytest.mark.filterwarnings("ignore:this is near guessing")
 
 LETTERS = "ACGTRYSWKMBDHVNacgtryswkmbdhvn"
 
@@ -23,7 +25,7 @@ def sequence(length: int, seed: int, letters: str = "ACGT") -> str:
 
 @pytest.fixture(scope="module")
 def restorer() -> unshift.Restorer:
-    """One with random weights: exactness is not learnt."""
+    """Return a restorer with random weights: exactness does not depend on training."""
     torch.manual_seed(0)
     sample = [encode(sequence(n, n)) for n in (300, 310, 340)]
     scorer = unshift.quantise(unshift.ShiftEstimator.preset("sequence", 4, (300,)), sample)
@@ -33,7 +35,7 @@ def restorer() -> unshift.Restorer:
 # --- letters -----------------------------------------------------------------------------------------------
 
 
-def test_letters_are_shares_of_the_bases():
+def test_letters_are_encoded_as_shares_of_the_bases():
     assert torch.equal(encode("ACGT"), torch.eye(4, dtype=torch.float16))
     assert encode("R").flatten().tolist() == [0.5, 0, 0.5, 0]
     assert encode("nU").T.tolist() == [[0.25] * 4, [0, 0, 0, 1]]
@@ -55,7 +57,7 @@ def test_the_complement_keeps_case_ambiguity_and_rna():
 
 
 @pytest.mark.parametrize("turn", [0, 1])
-def test_text_is_turned_as_the_coordinates_turn_arrays(turn):
+def test_text_is_turned_like_arrays(turn):
     text, coordinates = sequence(50, 1, LETTERS), Turns("strand")
     pose = unshift.Estimate(torch.tensor([[17]]), torch.tensor([turn]), None, torch.ones(1), torch.zeros(1))
     turned = coordinates.undo(encode_letters(text)[None], pose)[0, 0]
@@ -79,44 +81,31 @@ def test_lines_are_80_letters_wide():
     assert to_fasta([Record("x", "A")], tmp.with_suffix(".gz")) == to_fasta([Record("x", "A")], tmp.with_suffix(".gz"))
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("x.fa", True), ("x.FNA.gz", True), ("x.png", False), ("fa", False)])
-def test_fasta_files_go_by_their_names(name, wanted):
-    assert is_fasta(name) == wanted
-
-
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
-        (b"", "is empty: it holds no sequence"),
-        (b"\n\n", "is empty: it holds no sequence"),
-        (b">x\n>y\nAC\n", r"sequence 1 \(x\) is empty"),
-        (
-            b">p\nMKVLAAGIVPLLEQ\n",
-            r"sequence 1 \(p\) is not a nucleotide sequence: it has 'E', 'I', .*; is it a protein",
-        ),
-        (b">p\nAC-GT\n", "gaps have no place in a circle"),
-        (b">p\nACUT\n", "has both T and U"),
-        (b"ACGT\n", "cannot be read as FASTA: .*Expected '>'"),
-        (b">\xff\nACGT\n", "cannot be read as FASTA"),
-        (gzip.compress(b">x\n" + sequence(9999, 0).encode())[:-99], "cannot be read as FASTA: Compressed file ended"),
+        (b"", "empty"),
+        (b"\n\n", "empty"),
+        (b">x\n>y\nAC\n", r"1 \(x\) is empty"),
+        (b">p\nMKVLAAGIVPLLEQ\n", r"1 \(p\).*'E', 'I'.*protein"),
+        (b">p\nAC-GT\n", "gaps"),
+        (b">p\nACUT\n", "T and U"),
+        (b"ACGT\n", "FASTA"),
+        (b">\xff\nACGT\n", "FASTA"),
+        (gzip.compress(b">x\n" + sequence(9999, 0).encode())[:-99], "FASTA"),
     ],
 )
-def test_what_is_no_fasta_of_nucleotides_is_refused(tmp_path, content, told):
+def test_files_that_hold_no_nucleotides_are_refused(tmp_path, content, message):
     path = tmp_path / ("x.fa.gz" if content.startswith(b"\x1f") else "x.fa")
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         read_fasta(path)
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"none\.fa cannot be read: No such file"):
-        read_fasta(tmp_path / "none.fa")
 
 
 # --- arrays of different lengths ---------------------------------------------------------------------------
 
 
-def test_a_list_is_read_as_its_parts_are(restorer):
+def test_a_list_is_restored_like_its_parts(restorer):
     texts = [sequence(n, n) for n in (97, 200, 200, 341)]
     arrays = [encode(text) for text in texts]
     found = restorer.estimate(arrays)
@@ -132,31 +121,30 @@ def test_a_list_is_read_as_its_parts_are(restorer):
 
 def test_every_rotation_of_both_strands_has_one_answer(restorer):
     arrays = [encode(sequence(n, n)) for n in (97, 120)]
-    found = unshift.verify(restorer, arrays)
-    assert (found.images, found.moves, found.mismatches) == (2, 2 * (97 + 120), 0)
-    forced = unshift.verify(restorer, arrays, brute_force=True, moves=20)
-    assert (forced.moves, forced.mismatches, forced.brute_force) == (40, 0, True)
-    assert (forced.possible, forced.complete) == (2 * (97 + 120), False)
+    result = unshift.verify(restorer, arrays)
+    assert (result.images, result.moves, result.mismatches, result.complete) == (2, 2 * (97 + 120), 0, True)
+    part = unshift.verify(restorer, arrays, moves=20)
+    assert (part.moves, part.mismatches, part.possible, part.complete) == (40, 0, 2 * (97 + 120), False)
 
 
-def test_verify_finds_what_is_not_exact_in_a_list():
+def test_verify_catches_a_scorer_that_is_not_exact_on_a_list():
     class First(torch.nn.Module):
         def forward(self, images):
             return torch.arange(images.shape[-1]).expand(len(images), -1)
 
-    found = unshift.verify(unshift.Restorer(First(), coordinates=Canvas()), [encode("ACGTT"), encode("GATTACA")])
+    found = unshift.verify(unshift.Restorer(First(), coordinates=Shifts()), [encode("ACGTT"), encode("GATTACA")])
     assert found.mismatches == 10
 
 
-def test_tied_texts_are_told_apart_by_their_case(restorer):
-    """Two tied starts restore to the same bases; the text that is written must be one all the same."""
+def test_ties_between_texts_are_broken_by_the_target(restorer):
+    """Two tied starts restore to the same bases but to different letter cases."""
     half = sequence(150, 5)
     text = half.lower() + half
     wanted = None
     for shift in range(0, 300, 7):
         for turn in (0, 1):
             moved = oriented(text, shift, turn)
-            found = restorer.estimate([encode(moved)], of=[encode_letters(moved)])
+            found = restorer.estimate([encode(moved)], [encode_letters(moved)])
             assert bool(found.tied)
             restored = oriented(moved, int(found.shift), int(found.turn))
             assert wanted in (None, restored)
@@ -164,9 +152,9 @@ def test_tied_texts_are_told_apart_by_their_case(restorer):
 
 
 def test_an_empty_list_is_refused(restorer):
-    with pytest.raises(ValueError, match="empty list"):
+    with pytest.raises(ValueError, match="empty"):
         restorer.estimate([])
-    with pytest.raises(ValueError, match="at least one sample image"):
+    with pytest.raises(ValueError, match="sample"):
         unshift.quantise(unshift.ShiftEstimator.preset("sequence", 4, (300,)), [])
 
 
@@ -179,26 +167,20 @@ def test_rates_of_a_list_are_those_of_its_parts(restorer):
     )
 
 
-def test_a_net_with_lines_wants_samples_of_one_size():
+def test_a_network_of_lines_needs_samples_of_one_size():
     net = unshift.ShiftEstimator.preset("seam", 4, (300,))
-    with pytest.raises(ValueError, match="calibrated at one size, got images of 2 sizes"):
+    with pytest.raises(ValueError, match="2 sizes"):
         unshift.quantise(net, [encode(sequence(300, 0)), encode(sequence(301, 0))])
 
 
-def test_preset_sequence_is_for_one_axis():
-    with pytest.raises(ValueError, match="arrays of one axis, got 2"):
-        unshift.ShiftEstimator.preset("sequence", 4, (32, 32))
-
-
-# --- learning from them ------------------------------------------------------------------------------------
+# --- training --------------------------------------------------------------------------------------------
 
 
 def upright(count: int) -> list[torch.Tensor]:
     return [encode("GGGGGCCCCCAAAAATTTTT" + sequence(60 + 3 * n, n)) for n in range(count)]
 
 
-def test_one_sequence_after_another_is_learnt_from_as_a_batch_is():
-    """Of one length, a list gives the weights that a tensor gives."""
+def test_a_list_of_one_length_trains_like_a_tensor():
     arrays = [array[:, :70] for array in upright(8)]
     settings = {"preset": "sequence", "epochs": 2, "batch_size": 4, "progress": False, "coordinates": Turns("strand")}
     one = unshift.fit(arrays, **settings)
@@ -207,7 +189,7 @@ def test_one_sequence_after_another_is_learnt_from_as_a_batch_is():
     assert one.trained_on["size"] == [70]
 
 
-def test_sequences_of_many_lengths_are_learnt_from():
+def test_fit_on_sequences_of_many_lengths():
     arrays = upright(16)
     settings = {"preset": "sequence", "learning_rate": 0.01, "progress": False, "coordinates": Turns("strand")}
     made = unshift.fit(arrays[:12], epochs=12, **settings)
@@ -232,5 +214,5 @@ def test_the_loss_of_many_lengths_is_the_mean_over_sequences():
 
 
 def test_arrays_that_differ_in_channels_are_refused():
-    with pytest.raises(ValueError, match="differ in more than their size"):
+    with pytest.raises(ValueError, match="differ"):
         unshift.fit([torch.rand(4, 50), torch.rand(3, 60), torch.rand(4, 70)], "sequence", progress=False)

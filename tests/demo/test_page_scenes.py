@@ -1,37 +1,38 @@
-"""The page's tab of scenes: in a real browser, the window that Python cuts out, wherever digit and scene are."""
+"""The scenes tab in a real browser: the window that Python cuts out, for every place and every shift of the scene."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from page import MNIST, Page, wait
+from page import LEFT, MNIST, Page, wait
 
 import unshift
+from unshift import classifiers
 from unshift.data import resize
-from unshift.experiments.classifiers import shipped
 
 
 class Scenes(Page):
-    """The page with its tab of scenes open."""
+    """The page with its scenes tab open."""
 
-    def rest(self) -> None:
-        done = "const s = window.unshift.scenes; return s && !s.busy()"
-        found = "return document.getElementById('scene-found').dataset.shift"
-        wait(lambda: self.js(done) and self.js(found), 120, "the scene")
+    def settle(self) -> None:
+        super().settle()
+        if self.js("return document.documentElement.dataset.tab") == "scenes":
+            wait(lambda: self.js("const s = window.unshift.scenes; return s && !s.busy()"), 120, "the scene")
+            wait(lambda: self.data("scene-estimate", "shift"), 120, "the estimate")
 
     def press(self, name: str) -> None:
         self.find(f"#scene-{name}").click()
-        self.rest()
+        self.settle()
 
     def drop(self, row: int, column: int) -> None:
-        """Drop the digit with its middle on a pixel of the scene."""
+        """Place the digit with its middle on a pixel of the scene."""
         from selenium.webdriver import ActionChains
 
         stage = self.find("#scene-stage")
         cell = stage.rect["width"] / 64
         at = (round((column - 32) * cell), round((row - 32) * cell))
         ActionChains(self.driver, duration=20).move_to_element_with_offset(stage, *at).click().perform()
-        self.rest()
+        self.settle()
 
     @property
     def place(self) -> list[int]:
@@ -39,42 +40,40 @@ class Scenes(Page):
 
     @property
     def scene(self) -> torch.Tensor:
-        return torch.tensor(self.js("return window.unshift.scenes.input()")).view(1, 1, 64, 64)
+        return self.tensor("scenes.input()", 64, 64)
 
     @property
     def window(self) -> torch.Tensor:
-        return torch.tensor(self.js("return window.unshift.scenes.restored()")).view(1, 1, 32, 32)
+        return self.tensor("scenes.restored()", 32, 32)
 
 
 @pytest.fixture
 def scenes(browser, address) -> Scenes:
     page = Scenes(browser, address)
     page.find("#tabs [data-tab=scenes]").click()
-    page.rest()
+    page.settle()
     return page
 
 
 def agree(page: Scenes) -> torch.Tensor:
-    """Assert that the page finds, cuts out and says what Python does; return the window."""
-    restorer, classifier = unshift.load(MNIST.scene), shipped()[MNIST.classifier]()
+    """Assert that the estimate, the window and the predictions are Python's; return the window."""
+    restorer, classifier = unshift.load(MNIST.scene), classifiers.load(MNIST.classifier)
     scene = page.scene
-    assert page.find("#scene-found").get_attribute("data-shift") == " ".join(
-        map(str, restorer.estimate(scene).shift[0].tolist())
-    )
+    assert page.data("scene-estimate", "shift") == " ".join(map(str, restorer.estimate(scene).shift[0].tolist()))
     window = restorer(scene)
     assert torch.equal(page.window.view(torch.int32), window.view(torch.int32))
     with torch.no_grad():
         wanted = [int(classifier(images).argmax(1)) for images in (resize(scene, (32, 32)), window)]
-    assert [int(page.find(f"#scene-{name}").get_attribute("data-verdict")) for name in ("alone", "with")] == wanted
+    assert [int(page.data(f"scene-{name}", "prediction")) for name in ("alone", "with")] == wanted
     return window
 
 
-def test_a_digit_dropped_anywhere_is_cut_out(scenes):
+def test_a_digit_is_cut_out_wherever_it_is(scenes):
     loaded = scenes.js("return performance.getEntriesByType('resource').map((entry) => entry.name.split('/').pop())")
     assert "scenes.js" in loaded
     assert "genomes.js" not in loaded
     agree(scenes)
-    for row, column in ((16, 16), (40, 22), (60, 61)):  # the last is as far as the digit's image goes
+    for row, column in ((16, 16), (40, 22), (60, 61)):  # the last is clamped to the scene
         scenes.drop(row, column)
         assert scenes.place == [min(row - 16, 32), min(column - 16, 32)]
         agree(scenes)
@@ -82,28 +81,24 @@ def test_a_digit_dropped_anywhere_is_cut_out(scenes):
     scenes.press("clutter")
     assert not torch.equal(scenes.scene, before)
     agree(scenes)
-    scenes.find("#scene-stage").send_keys("\ue012")  # left
-    scenes.rest()
+    scenes.find("#scene-stage").send_keys(LEFT)
+    scenes.settle()
     assert scenes.place == [32, 31]
     agree(scenes)
+    scenes.js("document.getElementById('scene-strip').children[13].click()")
+    scenes.settle()
+    agree(scenes)
+    assert scenes.js("return window.unshift.scenes.state.sample") == 13
     assert scenes.errors() == []
 
 
-def test_one_window_wherever_the_scene_is_rolled(scenes):
+def test_the_window_is_the_same_at_all_shifts_of_the_scene(scenes):
     window, before = agree(scenes), scenes.scene
     for _ in range(3):
         scenes.press("roll")
         assert torch.equal(agree(scenes), window)
     shift = torch.tensor([scenes.js("return window.unshift.scenes.state.roll")])
     assert torch.equal(scenes.scene, unshift.apply(before, shift))
-    assert scenes.text("scene-same").startswith("The same window, bit for bit, wherever the scene was rolled to")
-    scenes.press("random")  # another scene: counted anew
-    assert scenes.text("scene-same").startswith("Roll the scene")
-
-
-def test_another_digit_is_chosen(scenes):
-    scenes.js("document.getElementById('scene-strip').children[13].click()")
-    scenes.rest()
-    agree(scenes)
-    assert scenes.js("return window.unshift.scenes.state.sample") == 13
-    assert scenes.find("#scene-with .true .name").text.startswith("3")
+    assert (scenes.data("scene-same", "same"), scenes.data("scene-same", "count")) == ("true", "4")
+    scenes.press("random")  # another scene: the comparison starts again
+    assert scenes.data("scene-same", "count") == "1"

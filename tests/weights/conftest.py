@@ -1,4 +1,4 @@
-"""The file that the tests of weights damage."""
+"""The restorer file that the tests damage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from samples import make_restorer
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory) -> Path:
-    """A restorer's file, small enough to damage every byte of."""
+    """Return a file small enough to damage every byte of it."""
     restorer = make_restorer("paper", 1, (6, 6))
     restorer.metadata, restorer.trained_on = {"preset": "paper", "data": "blobs"}, {"size": [6, 6]}
     path = tmp_path_factory.mktemp("weights") / "small.safetensors"

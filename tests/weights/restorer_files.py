@@ -1,4 +1,4 @@
-"""A restorer's file: its parts, and what two of them must share."""
+"""Helpers to take apart, write and compare restorer files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save as to_bytes
 
-from unshift import Chain, Restorer, weights
+from unshift import Chain, Restorer
+from unshift.files import checksum
 
 
 def raw(path: Path) -> tuple[dict, dict[str, torch.Tensor]]:
@@ -19,10 +20,10 @@ def raw(path: Path) -> tuple[dict, dict[str, torch.Tensor]]:
 
 
 def write(path: Path, header: dict, tensors: dict[str, torch.Tensor]) -> None:
-    """Write a file whose parts agree, but may be wrong."""
-    told = {key: value for key, value in header.items() if key != "sha256"}
-    told["sha256"] = getattr(weights, "checksum", lambda *_: "")(told, tensors)
-    path.write_bytes(to_bytes(tensors, {"unshift": json.dumps(told)}))
+    """Write a file with a valid checksum."""
+    header = {key: value for key, value in header.items() if key != "sha256"}
+    header["sha256"] = checksum(header, tensors)
+    path.write_bytes(to_bytes(tensors, {"unshift": json.dumps(header)}))
 
 
 def assert_same(one: Restorer | Chain, other: Restorer | Chain) -> None:

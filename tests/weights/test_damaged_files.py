@@ -1,8 +1,10 @@
-"""Damaged, foreign and newer files: each is refused with a clear word."""
+"""Damaged, foreign, newer and nonsensical files raise one clear ValueError."""
 
 from __future__ import annotations
 
 import copy
+import functools
+import math
 from pathlib import Path
 
 import pytest
@@ -14,22 +16,19 @@ from safetensors.torch import save_file
 from samples import make_restorer
 
 from unshift import load
-from unshift.weights import FORMAT
+from unshift.files import FORMAT, model_card, pretrained
 
 
 def changed(path: Path, out: Path, **header) -> Path:
-    """Write ``path`` again with parts of its description changed."""
+    """Write ``path`` with parts of its description changed."""
     before, tensors = raw(path)
     write(out, {**before, **header}, tensors)
     return out
 
 
-# --- damaged, foreign, newer -----------------------------------------------------------------------
-
-
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_flipped_bytes_are_noticed_or_change_nothing(file, tmp_path, data):
+def test_flipped_bytes_are_detected_or_change_nothing(file, tmp_path, data):
     whole = bytearray(file.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] ^= data.draw(st.integers(1, 255))
@@ -46,7 +45,7 @@ def test_flipped_bytes_are_noticed_or_change_nothing(file, tmp_path, data):
     assert "\n" not in message
 
 
-def test_every_byte_of_the_tensors_counts(file, tmp_path):
+def test_every_flipped_byte_of_the_tensors_is_detected(file, tmp_path):
     whole = file.read_bytes()
     start = 8 + int.from_bytes(whole[:8], "little")
     path, missed = tmp_path / "flipped.safetensors", []
@@ -65,46 +64,30 @@ def test_a_file_cut_at_any_length_is_refused(file, tmp_path):
     path = tmp_path / "cut.safetensors"
     for length in sorted({*range(40), *range(0, len(whole), 7), *range(len(whole) - 40, len(whole))}):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"cut\.safetensors: not a readable safetensors file, or a truncated one"):
+        with pytest.raises(ValueError, match=r"cut\.safetensors"):
             load(path)
 
 
-def test_a_file_that_is_too_long_is_refused(file, tmp_path):
-    path = tmp_path / "long.safetensors"
-    path.write_bytes(file.read_bytes() + b"more")
-    with pytest.raises(ValueError, match="not a readable safetensors file"):
-        load(path)
-
-
-@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04" + bytes(50), bytes(100), b"\x80\x04K\x01."])
-def test_what_is_no_safetensors_file_is_refused(content, tmp_path):
-    (tmp_path / "x").write_bytes(content)
-    with pytest.raises(ValueError, match="not a readable safetensors file"):
-        load(tmp_path / "x")
-
-
-def test_foreign_safetensors_are_refused(tmp_path):
-    path = tmp_path / "foreign.safetensors"
-    save_file({"weight": torch.zeros(3)}, path)
-    with pytest.raises(ValueError, match="a safetensors file, but not of an unshift restorer"):
-        load(path)
-    save_file({"weight": torch.zeros(3)}, path, {"format": "pt"})
-    with pytest.raises(ValueError, match="a safetensors file, but not of an unshift restorer"):
-        load(path)
-
-
-@pytest.mark.parametrize("text", ["", "nonsense", "[]", "3", "null", "{}", '"text"'])
-def test_a_damaged_description_is_refused(text, tmp_path):
+@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04" + bytes(50), bytes(100), b"\x80\x04K\x01.", None])
+def test_other_files_are_refused(content, file, tmp_path):
     path = tmp_path / "x.safetensors"
-    save_file({"weight": torch.zeros(3)}, path, {"unshift": text})
-    with pytest.raises(ValueError, match=r"x\.safetensors: the description in this file is damaged"):
+    path.write_bytes(file.read_bytes() + b"more" if content is None else content)
+    with pytest.raises(ValueError, match=r"x\.safetensors"):
+        load(path)
+
+
+@pytest.mark.parametrize("text", [None, "", "nonsense", "[]", "3", "null", "{}", '"text"'])
+def test_other_safetensors_are_refused(text, tmp_path):
+    path = tmp_path / "x.safetensors"
+    save_file({"weight": torch.zeros(3)}, path, {"format": "pt"} if text is None else {"unshift": text})
+    with pytest.raises(ValueError, match=r"x\.safetensors"):
         load(path)
 
 
 @pytest.mark.parametrize("version", [FORMAT + 1, 99])
-def test_a_newer_format_asks_for_an_upgrade(version, file, tmp_path):
+def test_a_newer_format_is_refused(version, file, tmp_path):
     path = changed(file, tmp_path / "x.safetensors", format=version)
-    with pytest.raises(ValueError, match=rf"format {version} by a newer unshift; this one reads up to {FORMAT}: upgr"):
+    with pytest.raises(ValueError, match=rf"{version}.*{FORMAT}"):
         load(path)
 
 
@@ -127,7 +110,7 @@ def test_a_newer_format_asks_for_an_upgrade(version, file, tmp_path):
 def test_a_wrong_stage_is_refused(stage, file, tmp_path):
     (before,) = raw(file)[0]["stages"]
     path = changed(file, tmp_path / "x.safetensors", stages=[{**before, **stage}])
-    with pytest.raises(ValueError, match=r"x\.safetensors: not a valid unshift restorer: ") as error:
+    with pytest.raises(ValueError, match=r"x\.safetensors: ") as error:
         load(path)
     assert "\n" not in str(error.value)
 
@@ -146,40 +129,33 @@ def test_two_stages_that_read_the_same_are_refused(file, tmp_path):
     header, tensors = raw(file)
     twice = {**tensors, **{f"1.{name.removeprefix('0.')}": tensor.clone() for name, tensor in tensors.items()}}
     write(tmp_path / "x.safetensors", {**header, "stages": header["stages"] * 2}, twice)
-    with pytest.raises(ValueError, match=r"x\.safetensors: .*no two may read the same part of the pose"):
+    with pytest.raises(ValueError, match=r"x\.safetensors: .*shift, shift"):
         load(tmp_path / "x.safetensors")
 
 
-# --- files of unshift 0.1 --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("what", ["missing", "more", "shape", "kind"])
-def test_tensors_that_do_not_fit_are_refused(what, file, tmp_path):
+@pytest.mark.parametrize("change", ["missing", "more", "shape", "dtype"])
+def test_tensors_that_do_not_fit_are_refused(change, file, tmp_path):
     header, tensors = raw(file)
     name = next(name for name in tensors if name.endswith("weight"))
-    if what == "missing":
+    if change == "missing":
         del tensors[name]
-    elif what == "more":
+    elif change == "more":
         tensors["more"] = torch.zeros(2)
     else:
-        tensors[name] = torch.zeros(2, 2) if what == "shape" else tensors[name].float() + 0.5
+        tensors[name] = torch.zeros(2, 2) if change == "shape" else tensors[name].float() + 0.5
     write(tmp_path / "x.safetensors", header, tensors)
     with pytest.raises(ValueError, match=r"x\.safetensors: ") as error:
         load(tmp_path / "x.safetensors")
     assert "\n" not in str(error.value)
 
 
-def test_what_is_not_there_is_named(tmp_path, monkeypatch):
+def test_a_missing_file_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="no restorer 'mnits': neither a file nor one of"):
-        load("mnits")
-    with pytest.raises(ValueError, match=r"no restorer 'deep/x\.safetensors': neither a file nor one of"):
-        load(Path("deep/x.safetensors"))
-    with pytest.raises(ValueError, match=r"is a folder; a restorer is one \.safetensors file"):
+    for name in ("mnits", Path("deep/x.safetensors")):
+        with pytest.raises(ValueError, match=str(name)):
+            load(name)
+    with pytest.raises(ValueError, match="folder"):
         load(tmp_path)
-
-
-# --- shipped restorers and model cards -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -192,12 +168,79 @@ def test_what_is_not_there_is_named(tmp_path, monkeypatch):
     ],
     ids=["many-bits", "half-a-bit", "many-layers", "wide-layers"],
 )
-def test_a_header_that_lies_is_refused_at_once(lie, tmp_path):
-    """With a checksum that is right: the sender can compute one too."""
+def test_a_false_description_is_refused_before_it_takes_memory(lie, tmp_path):
     restorer = copy.deepcopy(make_restorer("dense", 1, (6, 6)))
     described = restorer.scorer.describe()
     network = {**described["network"], **lie.get("network", {})}
     restorer.scorer._description = {**described, **lie, "network": network}
     restorer.save(tmp_path / "x.safetensors")
-    with pytest.raises(ValueError, match="not a valid unshift restorer"):
+    with pytest.raises(ValueError, match=r"x\.safetensors: "):
+        load(tmp_path / "x.safetensors")
+
+
+# --- nonsense with a valid checksum ----------------------------------------------------------------
+
+NONSENSE = (math.nan, 1e9, -1, 10**9, "x", None, [], {}, True, [math.nan, 2], 0, [[1]])
+
+
+def paths(value, path=()):
+    """Yield the path of every part of plain data, but of lists only the first two items."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    for key, part in items:
+        yield from paths(part, (*path, key))
+
+
+def replaced(value, path, new):
+    changed = copy.deepcopy(value)
+    parent = functools.reduce(lambda part, key: part[key], path[:-1], changed)
+    parent[path[-1]] = new
+    return changed
+
+
+@pytest.mark.filterwarnings("ignore:this restorer may be wrong")
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("mnist", (1, 1, 32, 32)),
+        ("mnist-pose", (1, 1, 32, 32)),
+        pytest.param("mnist-turns", (1, 1, 32, 32), marks=pytest.mark.slow),
+        pytest.param("mnist-scene", (1, 1, 48, 48), marks=pytest.mark.slow),
+    ],
+)
+def test_a_file_with_any_part_replaced_is_refused_or_works(name, shape, tmp_path):
+    """Replace each part of the description by nonsense: no other error than a ValueError that names the file."""
+    header, tensors = raw(pretrained()[name])
+    header["metadata"].pop("history", None)
+    path, images = tmp_path / "x.safetensors", torch.rand(shape)
+    refused = 0
+    for part in list(paths(header))[1:]:
+        for new in NONSENSE:
+            write(path, replaced(header, part, new), tensors)
+            try:
+                restorer = load(path)
+            except ValueError as error:
+                assert str(error).startswith(str(path)), (part, new)  # noqa: PT017
+                refused += 1
+            else:
+                restorer(images)
+                model_card("x", restorer)
+    assert refused > 100
+
+
+@pytest.mark.parametrize(
+    ("part", "new", "field"),
+    [
+        (("coordinates", "pad"), 10**9, "pad"),
+        (("coordinates", "value"), math.nan, "value"),
+        (("estimator", "size"), [math.nan, 6], "size"),
+        (("estimator", "network", "kernel_size"), [9.5, 9], "kernel_size"),
+        (("curve",), [[3, "x"]], "curve"),
+    ],
+)
+def test_the_error_names_the_field(part, new, field, file, tmp_path):
+    header, tensors = raw(file)
+    header["stages"][0]["coordinates"] = {"kind": "padded", "pad": 1, "value": 0.0}
+    write(tmp_path / "x.safetensors", replaced(header, ("stages", 0, *part), new), tensors)
+    with pytest.raises(ValueError, match=rf"x\.safetensors.*{field}"):
         load(tmp_path / "x.safetensors")

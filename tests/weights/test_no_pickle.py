@@ -1,4 +1,4 @@
-"""Nothing in the package can unpickle."""
+"""The package neither pickles nor unpickles."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ UNSAFE_MODULES = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib
 
 
 def dotted(node: ast.AST) -> str:
-    """Return ``torch.load`` for the node that stands for it; an empty string for all but a name's attribute."""
+    """Return the dotted name of an attribute of a name, e.g. ``torch.load``; an empty string for other nodes."""
     return (
         f"{node.value.id}.{node.attr}" if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) else ""
     )
 
 
 def unsafe(source: str) -> list[str]:
-    """Return what in a module's source could unpickle: imports, and calls of ``torch.load`` and the like.
-
-    Not ``torch.load(..., weights_only=True)``: it makes tensors and nothing else, of files that others wrote.
-    """
+    """Return the imports and calls in a source that could unpickle. ``torch.load(..., weights_only=True)`` cannot."""
     found = []
     nodes = list(ast.walk(ast.parse(source)))
     tensors = [node.func for node in nodes if isinstance(node, ast.Call) and "weights_only=True" in

