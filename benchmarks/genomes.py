@@ -1,4 +1,4 @@
-"""Circular sequences turned to their start by the command line, from file to file."""
+"""Circular sequences restored by the command line, from file to file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CODE = (
 
 
 def genomes(quick: bool) -> Rows:
-    """`unshift restore FASTA --restorer mitogenome` on random bases, start of the program and all."""
+    """`unshift restore FASTA --restorer mitogenome` on random bases, start-up included."""
     rows = []
     for count, length in [(20, 16_600), (1, 100_000)] if quick else [(1_000, 16_600), (1, 5_000_000)]:
         chance = random.Random(0)

@@ -1,4 +1,4 @@
-"""What restoring costs: beside classifiers, in ONNX Runtime, by size, where positions tie."""
+"""The cost of restoring: next to classifiers, in ONNX Runtime, by image size, and for tied positions."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from timing import Rows, Step, made, milliseconds, peak_memory, take_turns
 from torch import nn
 
 import unshift
+from reproduction.networks import ResNet18
 from unshift import shifts
+from unshift.classifiers import load as load_classifier
 from unshift.coordinates import Turns
 from unshift.data import dataset, resize, to_float
-from unshift.experiments import architectures
-from unshift.experiments.classifiers import shipped
 
 
 def classifiers(quick: bool) -> Rows:
-    """A restorer against the classifier it protects: the share of the classifier's own time that it adds."""
+    """The time of a restorer as a share of the time of the classifier behind it."""
     torch.manual_seed(0)
-    stem = nn.Sequential(nn.Conv2d(3, 3, 8, 8), *architectures.ResNet18())  # CIFAR's form behind a stem of stride 8
+    resnet20 = load_classifier("resnet20-cifar10-plain")
+    stem = nn.Sequential(nn.Conv2d(3, 3, 8, 8), *ResNet18())  # the network for CIFAR behind a stem of stride 8
     pairs: list[tuple[str, Any, str, Any, tuple[int, ...]]] = [
-        ("mnist", unshift.load("mnist"), "LeNet-5", shipped()["lenet5-mnist"](), (1, 32, 32)),
-        ("mnist-paper", unshift.load("mnist-paper"), "LeNet-5", shipped()["lenet5-mnist"](), (1, 32, 32)),
-        ("cifar10-seam", unshift.load("cifar10-seam"), "ResNet-20", shipped()["resnet20-cifar10-plain"](), (3, 32, 32)),
-        ("cifar10", unshift.load("cifar10"), "ResNet-18", architectures.ResNet18(), (3, 40, 40)),
-        ("cifar10-paper", unshift.load("cifar10-paper"), "ResNet-18", architectures.ResNet18(), (3, 40, 40)),
+        ("mnist", unshift.load("mnist"), "LeNet-5", load_classifier("lenet5-mnist"), (1, 32, 32)),
+        ("mnist-paper", unshift.load("mnist-paper"), "LeNet-5", load_classifier("lenet5-mnist"), (1, 32, 32)),
+        ("cifar10-seam", unshift.load("cifar10-seam"), "ResNet-20", resnet20, (3, 32, 32)),
+        ("cifar10", unshift.load("cifar10"), "ResNet-18", ResNet18(), (3, 40, 40)),
+        ("cifar10-paper", unshift.load("cifar10-paper"), "ResNet-18", ResNet18(), (3, 40, 40)),
         ("seam, untrained", made("seam", 3, (224, 224)), "ResNet-18 behind a stem of stride 8", stem, (3, 224, 224)),
     ]
     digits = resize(to_float(dataset("mnist-10k", "test").images[:256]), (32, 32))
@@ -37,7 +38,7 @@ def classifiers(quick: bool) -> Rows:
         for batch in (1, 8) if quick else (1, 64, 256):
             if batch * math.prod(shape) > 64 * 3 * 224 * 224:
                 continue
-            # Noise ties in nets of lines; digits come with the package, so these nets get what they are for.
+            # Noise ties in networks of lines, so restorers of digits get digits.
             images = digits[:batch] if shape[0] == 1 else torch.rand(batch, *shape)
             with torch.no_grad():
                 heavy = batch * math.prod(shape) > 10**5
@@ -61,20 +62,20 @@ def classifiers(quick: bool) -> Rows:
 
 
 def turns(quick: bool) -> Rows:
-    """``Turns`` against ``Canvas`` with the same network: it may cost as many times more as there are copies."""
+    """``Turns`` compared with shifts alone, with the same network: the cost is at most proportional to the copies."""
     rows = []
     for group, copies, shape in (("mirror", 2, (1, 32, 32)), ("quarter", 4, (1, 32, 32)), ("flips", 8, (1, 32, 32))):
         for preset in ("paper", "dense"):
             turned, plain = (made(preset, 1, (32, 32), c) for c in (Turns(group), None))
             images = torch.rand(64, *shape)
-            found = take_turns({"turns": lambda: turned(images), "canvas": lambda: plain(images)}, 3 if quick else 15)  # noqa: B023
-            ratio = found["turns"][1] / found["canvas"][1]
-            rows.append({"group": group, "preset": preset, "copies": copies, "Turns / Canvas": f"{ratio:.2f}"})
+            found = take_turns({"turns": lambda: turned(images), "shifts": lambda: plain(images)}, 3 if quick else 15)  # noqa: B023
+            ratio = found["turns"][1] / found["shifts"][1]
+            rows.append({"group": group, "preset": preset, "copies": copies, "turns / shifts": f"{ratio:.2f}"})
     return rows
 
 
 def onnx(quick: bool) -> Rows:
-    """PyTorch against ONNX Runtime, the same restorer on the same images, the same number of threads."""
+    """PyTorch and ONNX Runtime: the same restorer, images and number of threads."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -108,7 +109,7 @@ def onnx(quick: bool) -> Rows:
 
 
 def moves(quick: bool) -> Rows:
-    """Undoing shifts by rolling image by image against picking every pixel by an index (``unshift.shifts.LARGE``)."""
+    """Undoing shifts with ``roll``, image by image, and with ``gather`` (``unshift.shifts.LARGE``)."""
     rows, usual = [], shifts.LARGE
     for batch, side in ((64, 32), (64, 48), (64, 64), (16, 128), (16, 224)):
         images, shift = torch.rand(batch, 3, side, side), torch.randint(side, (batch, 2))
@@ -117,13 +118,13 @@ def moves(quick: bool) -> Rows:
             shifts.LARGE = large
             unshift.undo(images, shift)
 
-        found = take_turns({"roll": lambda: undone(1), "pick": lambda: undone(2**62)}, 3 if quick else 15)
+        found = take_turns({"roll": lambda: undone(1), "gather": lambda: undone(2**62)}, 3 if quick else 15)
         rows.append(
             {
                 "images": f"{batch} x 3x{side}x{side}",
                 "roll, ms": milliseconds(found["roll"]),
-                "pick, ms": milliseconds(found["pick"]),
-                "used": "roll" if 3 * side * side >= usual else "pick",
+                "gather, ms": milliseconds(found["gather"]),
+                "used": "roll" if 3 * side * side >= usual else "gather",
             }
         )
     shifts.LARGE = usual
@@ -131,7 +132,7 @@ def moves(quick: bool) -> Rows:
 
 
 def sizes(quick: bool) -> Rows:
-    """Time a pixel and peak memory as images grow."""
+    """Time per pixel and peak memory by image size."""
     cases: list[tuple[str, tuple[int, ...]]] = [
         *(("paper", (3, n, n)) for n in (32, 64, 128, 256, 512, 1024)),
         *(("seam", (3, n, n)) for n in (32, 64, 128, 256, 512, 1024)),
@@ -168,7 +169,7 @@ def sizes(quick: bool) -> Rows:
 
 
 def ties(quick: bool) -> Rows:
-    """Images all of whose positions tie, against ordinary ones: the tie rule is O(N log N)."""
+    """Images whose positions all tie, compared with ordinary ones: the tie rule takes O(N log N)."""
     rows = []
     for preset in ("paper", "seam"):
         restorer = made(preset, 1, (224, 224))

@@ -1,43 +1,45 @@
-"""Measure speed and memory, always as ratios within one run.
+"""Measure speed and memory, as ratios within one run.
 
-    python benchmarks/run.py [SECTION...] [--threads N] [--quick]
+    python benchmarks/run.py [SECTION...] [--threads N] [--quick] [--dirty]
 
-Writes ``results/benchmarks.json`` and renders it into ``docs/benchmarks.md``; sections that are not named stay as they
-were. Contenders take turns, so that whatever else the machine does hits all alike; medians, with the quartiles beside
-them. Peak memory is measured in a process of its own, above what its input and output take.
+Writes ``benchmarks/results.json`` and renders it into ``docs/benchmarks.md``; other sections stay as they were.
+Contenders alternate, so that other load on the machine affects all of them. Times are medians with quartiles. Peak
+memory is measured in a separate process, without its input and output.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import platform
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from arithmetic import blocks, epoch, kernels, layers, limit
+from arithmetic import blocks, epoch, kernels, layers
 from files import files
-from frontier import frontier
+from frontier import frontier, ring
 from genomes import genomes
 from inference import classifiers, moves, onnx, sizes, ties, turns
 from scaling import imagenet, memory, processes, reading
-from scene_rivals import scenes
 from timing import ROOT, Rows
 
-STORED, PAGE = ROOT / "results" / "benchmarks.json", ROOT / "docs" / "benchmarks.md"
+from reproduction.records import refuse_dirty
+
+STORED, PAGE = ROOT / "benchmarks" / "results.json", ROOT / "docs" / "benchmarks.md"
 SECTIONS = (
     classifiers,
     turns,
     onnx,
     sizes,
     ties,
-    scenes,
     layers,
     epoch,
     frontier,
-    limit,
+    ring,
     blocks,
     kernels,
     moves,
@@ -56,17 +58,21 @@ def table(rows: Rows) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def prose(section: Callable[[bool], Rows]) -> str:
+    """Return a docstring as Markdown: without indentation, code between single backticks."""
+    return (inspect.getdoc(section) or "").replace("``", "`")
+
+
 def render(stored: dict[str, Any]) -> str:
     parts = [
-        "# Benchmarks\n\nRendered from `results/benchmarks.json` by `python benchmarks/run.py`. Contenders take turns "
-        "within one run, so the ratios hold where the milliseconds do not: medians, with the quartiles in brackets.\n"
+        "# Benchmarks\n\nRendered from `benchmarks/results.json` by `python benchmarks/run.py`. Contenders alternate "
+        "within one run: trust the ratios more than the milliseconds. Medians, with quartiles in brackets.\n"
     ]
     for section in SECTIONS:
         if found := stored.get(section.__name__):
             about = f"{found['threads']} threads, torch {found['torch']}, {found['machine']}, {found['seconds']:.0f} s"
-            parts.append(
-                f"## {section.__name__}\n\n{section.__doc__}\n\n{table(found['rows'])}\n\n<sub>{about}</sub>\n"
-            )
+            about += f", commit {found['commit']}" if found.get("commit") else ""
+            parts.append(f"## {section.__name__}\n\n{prose(section)}\n\n{table(found['rows'])}\n\n<sub>{about}</sub>\n")
     return "\n".join(parts)
 
 
@@ -75,18 +81,20 @@ def main() -> None:
     names = [section.__name__ for section in SECTIONS]
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(names)}; default: all")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--quick", action="store_true", help="a look, not a result: nothing is written")
+    parser.add_argument("--quick", action="store_true", help="few repetitions, to see that it runs; nothing is written")
+    parser.add_argument("--dirty", action="store_true", help="write although the checkout has uncommitted changes")
     arguments = parser.parse_args()
     if unknown := set(arguments.sections) - set(names):
         parser.error(f"no section {', '.join(unknown)}; there are {', '.join(names)}")
     torch.set_num_threads(arguments.threads)
+    origin = {} if arguments.quick else refuse_dirty(arguments.dirty)
     stored = json.loads(STORED.read_text()) if STORED.exists() else {}
     for section in SECTIONS:
         if arguments.sections and section.__name__ not in arguments.sections:
             continue
         start = time.monotonic()
         rows = section(arguments.quick)
-        print(f"\n{section.__name__}: {section.__doc__}\n\n{table(rows)}\n", flush=True)
+        print(f"\n{section.__name__}: {prose(section)}\n\n{table(rows)}\n", flush=True)
         stored[section.__name__] = {
             "rows": rows,
             "threads": arguments.threads,
@@ -94,6 +102,7 @@ def main() -> None:
             "python": platform.python_version(),
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "seconds": time.monotonic() - start,
+            **origin,
         }
         if not arguments.quick:
             STORED.write_text(json.dumps(stored, indent=1) + "\n")

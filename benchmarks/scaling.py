@@ -1,4 +1,4 @@
-"""Past one machine: photos a second from JPEG files, memory against their number, two processes against one."""
+"""Large data: photos a second from JPEG files, memory by their number, and two processes compared with one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZE = 224
 
 
 def photos(folder: Path, count: int, size: tuple[int, int] = (375, 500)) -> Path:
-    """Write ``count`` JPEGs, crops of soft colours with some noise: decoding and training cost as for photos."""
+    """Write ``count`` JPEGs, crops of smooth colours with noise: decoding and training take as long as for photos."""
     folder.mkdir()
     chance = torch.Generator().manual_seed(0)
     large = [3 * n for n in size]
@@ -35,7 +35,7 @@ def photos(folder: Path, count: int, size: tuple[int, int] = (375, 500)) -> Path
 
 
 def fit(folder: Path, *options: object, processes: int = 1, threads: int = 2) -> dict[str, float]:
-    """Run ``unshift fit`` on a folder; return the seconds of its batches alone, of all of it, and its peak memory."""
+    """Run ``unshift fit`` on a folder; return its seconds, photos a second, and peak memory in MB."""
     out = folder.parent / "x.safetensors"
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     command = [
@@ -54,9 +54,9 @@ def fit(folder: Path, *options: object, processes: int = 1, threads: int = 2) ->
     assert run.returncode == 0, run.stderr
     text, memory = run.stdout.rstrip().rsplit("\n", 1)
     found = json.loads(text)
-    # Of the last epoch: what starts once is over by then.
-    told = [line for line in run.stderr.splitlines() if line.startswith("fit seam") and "epoch" in line]
-    ends = [int(line.split("batches, ")[1].split(" s")[0]) for line in told]
+    # From the end of the first epoch, so that start-up does not count.
+    epochs = [line for line in run.stderr.splitlines() if line.startswith("fit seam") and "; epoch " in line]
+    ends = [int(line.split("batches, ")[1].split(" s")[0]) for line in epochs]
     rate = found["train_images"] * (len(ends) - 1) / max(1, ends[-1] - ends[0])
     return {"whole": time.monotonic() - started, "rate": rate, "memory": float(memory)}
 
@@ -75,8 +75,7 @@ def reading(quick: bool) -> Rows:
 
 
 def memory(quick: bool) -> Rows:
-    """Peak memory of ``unshift fit`` at 224x224, MB, the largest of its processes, against the number of photos, in
-    three runs each."""
+    """Peak memory of ``unshift fit`` at 224x224 in MB, of its largest process, by number of photos; three runs."""
     rows = []
     for count in (100, 400) if quick else (100, 10_000):
         with tempfile.TemporaryDirectory() as place:
@@ -88,7 +87,7 @@ def memory(quick: bool) -> Rows:
 
 
 def processes(quick: bool) -> Rows:
-    """One process of one thread, and two of them by ``torchrun``: the same global batch of 32 photos of 224x224."""
+    """One process of one thread, and two with ``torchrun``: the same global batch of 32 photos of 224x224."""
     rates = _rates(quick)
     return [
         {"processes": count, "photos a second": f"{rate:.0f}", "efficiency": f"{rate / (count * rates[1]):.2f}"}
@@ -97,8 +96,11 @@ def processes(quick: bool) -> Rows:
 
 
 def imagenet(quick: bool) -> Rows:
-    """An epoch over ImageNet's 1,281,167 photos at 224x224. Measured: photos a second of one process and of two, one
-    thread each. Extrapolated: all hours, by the efficiency of two, for each doubling."""
+    """An epoch over ImageNet's 1,281,167 photos at 224x224.
+
+    Measured: photos a second of one process and of two, one thread each. Extrapolated: hours, with the efficiency of
+    two processes for each doubling.
+    """
     rates = _rates(quick)
     doubling = min(1.0, rates[2] / (2 * rates[1]))
     hours = {count: 1_281_167 / (rates[1] * count * doubling ** math.log2(count)) / 3600 for count in (1, 2, 8, 64)}
@@ -114,7 +116,7 @@ def imagenet(quick: bool) -> Rows:
 
 @functools.cache
 def _rates(quick: bool) -> dict[int, float]:
-    """Photos a second of one process and of two, of one thread each, that decode what they train on."""
+    """Return photos a second of one process and of two, one thread each, which decode their own photos."""
     options = ("--epochs", 6, "--batch-size", 32, "--workers", 0, "--validation", 20)
     with tempfile.TemporaryDirectory() as place:
         folder = photos(Path(place) / "photos", 200 if quick else 1000)

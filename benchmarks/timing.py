@@ -1,4 +1,4 @@
-"""How everything here is measured: contenders take turns within one run; medians, with the quartiles beside them."""
+"""Timing and memory: contenders alternate within one run, and times are medians with quartiles."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def made(preset: str, channels: int, size: tuple[int, ...], coordinates: Any = N
 def peak_memory(preset: str, count: int, shape: tuple[int, ...], output: bool = False) -> float:
     """Return the peak in MB above the input of estimating ``count`` images in one call.
 
-    With ``output``: of restoring them, above the input and the output. Linux alone tells: the kernel's own peak is set
-    back first, and what was freed is given back, so that nothing that came before hides it.
+    With ``output``: of restoring them, above the input and the output. Linux only: the kernel's peak is reset first,
+    and freed memory is returned to the system, so that earlier allocations do not hide the peak.
     """
     code = (
         'import ctypes, gc, math, sys, torch; sys.path.insert(0, "benchmarks"); from timing import made, resident;'
@@ -63,6 +63,6 @@ def peak_memory(preset: str, count: int, shape: tuple[int, ...], output: bool = 
 
 
 def resident(name: str) -> int:
-    """Return one of the kernel's figures of this process's memory, in bytes: ``VmRSS`` now, ``VmHWM`` at most."""
+    """Return this process's resident memory in bytes: ``VmRSS`` now, ``VmHWM`` at its peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))

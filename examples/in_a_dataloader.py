@@ -1,4 +1,4 @@
-"""Restore in the DataLoader: its workers undo the shifts, the training or testing loop need not know.
+"""Restore in the DataLoader: its workers undo the shifts, and the training or test loop does not change.
 
 python examples/in_a_dataloader.py
 """
@@ -9,12 +9,12 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 import unshift
+from unshift.classifiers import load as load_classifier
 from unshift.data import dataset, resize, to_float
-from unshift.experiments.classifiers import shipped
 
 
 def restored(restorer: unshift.Restorer, samples: list) -> list:
-    """Collate samples as ever, with the images restored."""
+    """Collate samples as usual, with the images restored."""
     images, labels = default_collate(samples)
     return [restorer(images), labels]
 
@@ -27,10 +27,10 @@ if __name__ == "__main__":
 
     collate = partial(restored, unshift.load("mnist"))
     loaders = {
-        "as it is": DataLoader(data, batch_size=64, num_workers=2),
+        "not restored": DataLoader(data, batch_size=64, num_workers=2),
         "restored": DataLoader(data, batch_size=64, num_workers=2, collate_fn=collate),
     }
-    classifier = shipped()["lenet5-mnist"]()
+    classifier = load_classifier("lenet5-mnist")
     for name, loader in loaders.items():
         right = sum(int((classifier(images).argmax(1) == labels).sum()) for images, labels in loader)
         print(f"{name}: {right} of {len(data)} shifted digits right  {'#' * (right // 12)}")

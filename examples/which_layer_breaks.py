@@ -1,4 +1,4 @@
-"""Which layer of my network breaks equivariance? Measure each, on inputs of its own, and draw the errors.
+"""Find the layers of a network that break equivariance: measure each on its own input.
 
 python examples/which_layer_breaks.py
 """
@@ -8,12 +8,12 @@ import math
 import torch
 from torch import nn
 
-from unshift.experiments.classifiers import shipped
+from unshift.classifiers import load as load_classifier
 from unshift.testing import equivariance_error
 from unshift.theory import diagnose
 
 torch.manual_seed(0)
-network = nn.Sequential(  # yours
+network = nn.Sequential(  # your network
     nn.Conv2d(1, 8, 5, padding=2, padding_mode="circular"),
     nn.BatchNorm2d(8),
     nn.ReLU(),
@@ -32,5 +32,5 @@ for number, layer in enumerate(network.double().eval()):
     print(f"{number} {type(layer).__name__:18} {error:8.1e}  {why:13} {bar}")
     images = layer(images).detach()
 
-print("\nAnd LeNet-5, whose layers change the size, with the reason for each:\n")
-print(diagnose(shipped()["lenet5-mnist"](), (32, 32)))
+print("\nLeNet-5, whose layers change the size, with the reason for each:\n")
+print(diagnose(load_classifier("lenet5-mnist"), (32, 32)))
