@@ -1,4 +1,4 @@
-"""What mkdocs runs while it builds the site: docstrings are reStructuredText in places, pages are Markdown."""
+"""Hooks of mkdocs for the site: docstrings are partly reStructuredText, pages are Markdown."""
 
 from __future__ import annotations
 

@@ -1,177 +1,150 @@
-"""Render the tables and figures of README and the docs from results/: ``python docs/render.py``.
+"""Render the tables and figures of README and the docs from ``reproduction/results/``: ``python docs/render.py``.
 
-``--check`` only says if a table is stale. Each file of results/ is the ``results.json`` of one command, put there,
-with the pictures that numbers do not draw, by ``python docs/render.py --take report NAME``:
-
-unshift reproduce                                        main.json
-unshift reproduce table1 fig1 fig3 fig4 --data mnist     mnist.json, and so for fashion-mnist
-unshift reproduce table1 fig1 fig3 table2 fig4 --data cifar10    cifar10.json
-unshift reproduce seam --train                           seam.json
-unshift reproduce poses --data mnist                     poses.json
-unshift reproduce poses --data cifar10                   photo-turns.json
-unshift reproduce volumes                                volumes.json, and so for all others
-
-A page has a part for each case, between ``<!-- NAME-CASE:begin -->`` and ``<!-- NAME-CASE:end -->``.
+A page has a part for each case of an item, between ``<!-- ITEM-CASE:begin -->`` and ``<!-- ITEM-CASE:end -->``, and a
+few parts that are named in :func:`parts`. ``--check`` only tests whether a page is stale.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
-import shutil
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 
-from unshift.experiments import experiments, find
-from unshift.experiments.classifiers import shipped
-from unshift.experiments.record import Block, Picture, Result, Results, Row, Table, Text
-from unshift.experiments.renderers import markdown
-from unshift.weights import load, pretrained, read_header, sizes_of
+from reproduction import records
+from reproduction.items import ITEMS, find, table1
+from reproduction.tables import Block, Picture, Row, Table, render
+from reproduction.translation import table
+from unshift import classifiers
+from unshift.files import describe_size, load, pretrained, read_header
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
-PAGES = (
-    ROOT / "README.md",
-    *(ROOT / "docs" / f"{page}.md" for page in ("index", "results", "comparison", "sequences", "scenes", "scaling")),
-)
+NAMES = ("index", "results", "comparison", "sequences", "scenes", "scaling")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in NAMES))
 
 
-def stored(file: str) -> dict[str, Results]:
-    """Return what one command measured."""
-    return json.loads((ROOT / "results" / f"{file}.json").read_text(encoding="utf-8"))
-
-
-def measured(name: str) -> Results:
-    """Return an experiment's results by case, from all files but those of the main job and of the benchmarks."""
-    cases: Results = {}
-    for path in sorted((ROOT / "results").glob("*.json")):
-        found = stored(path.stem).get(name, {}) if path.stem not in ("main", "benchmarks") else {}
-        if twice := cases.keys() & found.keys():
-            raise ValueError(f"{path}: {name} of {', '.join(twice)} is in another file too")
-        cases |= found
-    return cases
-
-
-def source(command: str, result: Result) -> Text:
-    """Return the command, versions, commit and time behind a result."""
-    made, seconds = result["provenance"], result["seconds"]
-    return Text(f"<sub>`{command}`: torch {made['torch']}, commit {made['commit']}, {seconds:.0f} s.</sub>")
+def source(name: str, run: dict[str, Any]) -> str:
+    """Return the command, versions, commit and time behind a record."""
+    command = run["command"] or f"python -m reproduction {name}"
+    earlier = f", recorded by `{run['earlier_command']}`" if "earlier_command" in run else ""
+    commit = f", commit {run['commit']}" if run["commit"] else ""
+    changed = " with uncommitted changes" if run.get("dirty") else ""
+    threads = f"{run['threads']} thread{'s' if run['threads'] > 1 else ''}"
+    facts = f"torch {run['versions']['torch']}, {threads}{commit}{changed}, {run['seconds']:.0f} s"
+    return f"<sub>`{command}`{earlier}: {facts}.</sub>"
 
 
 def parts() -> dict[str, list[Block]]:
-    """Return each generated part of the pages by its marker."""
-    digits = stored("main")["table1"]
-    table, *_ = find("table1").show("mnist", digits)
-    assert isinstance(table, Table)
-    headline = replace(table, notes=table.notes[:1])
-    made: dict[str, list[Block]] = {
-        "headline": [headline, source("unshift reproduce", digits["mnist"])],
-        "models": [models()],
-    }
-    for experiment in experiments():
-        cases = measured(experiment.name)
-        if experiment.summary and cases:
-            made[experiment.name] = experiment.summary(cases)
-        for case, result in cases.items():
-            command = f"unshift reproduce {experiment.name}"
-            made[f"{experiment.name}-{case}"] = [*experiment.show(case, cases), source(command, result)]
-    if borrowed := measured("seam").get("cifar10-resnet18-plain"):
-        made["resnet18"] = [in_one_line(borrowed)]
+    """Return the generated parts of the pages by their markers."""
+    made: dict[str, list[Block]] = {"models": [models()], "four": [four()], "lost": [lost()]}
+    for name in ITEMS:
+        item, cases = find(name), records.read(name)
+        results = {case: record["result"] for case, record in cases.items()}
+        if hasattr(item, "summary") and cases:
+            made[name] = item.summary(results)
+        for case, record in cases.items():
+            if case in item.CASES:
+                made[f"{name}-{case}"] = [*item.tables(results, case), source(name, record["run"])]
+    main = records.read("headline")["mnist"]
+    rows = table(main["result"], table1.PAPER["mnist"])
+    headline = Table(rows.corner, rows.columns, rows.rows, rows.notes[:1])
+    made["headline"] = [headline, source("table1", {**main["run"], "command": "unshift evaluate"})]
     for block in made["rotation-mnist-rotation"]:
         if isinstance(block, Table):
             made["baselines"] = [block.select("accuracy", "passes", "ms/digit")]
     return made
 
 
-def in_one_line(result: Result) -> Text:
-    """Say what a classifier does at any shift, bare and restored."""
-    ((name, entry),) = result["restored"].items()
-    every = entry["all"]
-    return Text(
-        f"A {result['classifier'].split(' (')[0]} that others trained to {every['without']:.2f}% on CIFAR-10, photos "
-        f"rolled by any shift and without a margin: {result['without'][-1]:.2f}% bare (n = {result['bare_images']:,}), "
-        f"**{every['accuracy'][-1]:.2f}%** behind `{name}` (n = {every['images']:,})."
-    )
+def four() -> Table:
+    """Return accuracies of four frozen models, not shifted, shifted, and restored."""
+    rows = []
+    for item, case, images, shift in (
+        ("table1", "mnist", "MNIST", "up to 8 of 32 pixels"),
+        ("seam", "cifar10-plain", "CIFAR-10", "any"),
+        ("seam", "cifar10-resnet18-plain", "CIFAR-10", "any"),
+        ("imagenet", "photos", "photographs, agreement with itself", "any"),
+    ):
+        result = records.read(item)[case]["result"]
+        name, entry = next(iter(result["restored"].items()))
+        on_all = entry.get("all") or {"without": result["without"][0], "accuracy": entry["accuracy"]}
+        n = f"{result['images']:,}" + (
+            f" (shifted, alone: {result['bare_images']:,})" if result["bare_images"] < result["images"] else ""
+        )
+        values = [images, n, shift, on_all["without"], result["without"][-1], on_all["accuracy"][-1], f"`{name}`"]
+        rows.append(Row(result["classifier"], values))
+    columns = ["images", "n", "shift", "not shifted (%)", "shifted, alone (%)", "shifted, restored (%)", "restorer"]
+    return Table("frozen model", columns, rows, left=3)
+
+
+def lost() -> str:
+    """Return the accuracies under shifts that lose pixels, without and with a restorer."""
+    record = records.read("moves").get("zero-filled")
+    if record is None:
+        return "*not measured yet*"
+    alone, restored = (", ".join(f"{value:.2f}" for value in record["result"][key]) for key in ("bare", "restored"))
+    return f"{alone}% alone and {restored}% behind `cifar10-seam` (n = {record['result']['images']:,})"
 
 
 def models() -> Table:
-    """Return the shipped restorers as a table, from the files' own metadata."""
+    """Return the shipped restorers as a table, from the metadata of their files."""
     rows = []
     for name, path in pretrained().items():
-        header = read_header(path)
-        meta, restorer = header["metadata"], load(name)
-        undoes = restorer.coordinates.undoes.removesuffix(", exactly")
-        images = f"{meta['data']}, {sizes_of(restorer)}"
-        test = meta["test"]
-        values = [undoes, meta["preset"], images, test["exact"], test["within_1"]]
-        forms = ["{}", "{}", "{}", "{:.2%}", "{:.2%}", "{:.0f} kB"]
+        facts, restorer = read_header(path)["metadata"], load(name)
+        undoes = restorer.coordinates.labels.undoes.removesuffix(", exactly")
+        images, test = f"{facts['data']}, {describe_size(restorer)}", facts["test"]
+        values = [undoes, facts["preset"], images, f"{test['images']:,}", test["exact"], test["within_1"]]
+        forms = ["{}", "{}", "{}", "{}", "{:.2%}", "{:.2%}", "{:.0f} kB"]
         rows.append(Row(f"`{name}`", [*values, path.stat().st_size / 1000], form=forms))
-    columns = ["undoes", "preset", "images", "exact (test)", "within 1", "file"]
+    columns = ["undoes", "preset", "images", "n", "exact (test)", "within 1", "file"]
     note = (
-        "exact: share of the test set found where it is, to the pixel (for a rotation: to the step of the angle "
-        "grid); within 1: to one pixel or step. Each file carries its recipe (`unshift models NAME`). "
-        "`python -m unshift.experiments.shipped_restorers NAME` makes one again. Classifiers that come with the "
-        f"package: {', '.join(f'`{name}`' for name in shipped())}."
+        "exact: share of n test images restored exactly (for a rotation: to the step of the angle grid); within 1: to "
+        "one pixel or step. `unshift models NAME` shows the recipe of a file; `reproduction/train/` has the script "
+        f"that makes it. Frozen classifiers: {', '.join(f'`{name}`' for name in classifiers.names())}."
     )
     return Table("name", columns, rows, [note], left=3)
 
 
-def link(picture: Picture) -> str:
-    """Return where a page finds a figure, if it was drawn."""
-    return f"images/{picture.name}.png" if (IMAGES / f"{picture.name}.png").exists() else ""
-
-
-def rendered(text: str, made: dict[str, list[Block]]) -> str:
-    """Return a page with the parts between its markers replaced."""
+def rendered(text: str, made: dict[str, list[Block]], link: Callable[[Picture], str]) -> str:
+    """Return a page with the parts between its markers replaced; a part on one line stays on it."""
     for name in re.findall("<!-- (.*?):begin -->", text):
-        part = markdown(made[name], link) if name in made else "*Not measured yet.*"
+        part = render(made[name], "markdown", link) if name in made else "*Not measured yet.*"
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-        text = re.sub(f"{begin}.*?{end}", lambda _, b=begin, p=part, e=end: f"{b}\n{p}\n{e}", text, flags=re.S)
+
+        def replace(old: re.Match[str], part: str = part, begin: str = begin, end: str = end) -> str:
+            return ("\n" if "\n" in old[0] else "").join([begin, part, end])
+
+        text = re.sub(f"{begin}.*?{end}", replace, text, flags=re.S)
     return text
 
 
-def pictures(results: dict[str, Results]) -> Iterator[Picture]:
-    """Yield all figures of some results."""
-    for name, cases in results.items():
-        for case in cases:
-            yield from (block for block in find(name).show(case, cases) if isinstance(block, Picture))
-
-
-def take(folder: Path, name: str) -> None:
-    """Copy a report's results, and, in 256 colours, the figures that show pixels: those are not in the results."""
-    shutil.copy(folder / "results.json", ROOT / "results" / f"{name}.json")
-    for picture in pictures(stored(name)):
-        path = folder / f"{picture.name}.png"
-        if picture.draw is None and path.exists():
-            Image.open(path).convert("RGB").quantize(256).save(IMAGES / path.name, optimize=True)
-
-
 def main() -> None:
-    """Take in, write, or check."""
+    """Write the pages, or check them."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a page is stale")
-    parser.add_argument(
-        "--take", nargs=2, metavar=("FOLDER", "NAME"), help="first make a report's results those of NAME"
-    )
-    arguments = parser.parse_args()
-    if arguments.take:
-        take(Path(arguments.take[0]), arguments.take[1])
-    if not arguments.check:
-        for picture in pictures({experiment.name: measured(experiment.name) for experiment in experiments()}):
-            if picture.draw:
-                (IMAGES / f"{picture.name}.png").write_bytes(picture.draw())
-    made = parts()
-    new = {page: rendered(page.read_text(encoding="utf-8"), made) for page in PAGES}
-    if arguments.check:
-        stale = [page.name for page, text in new.items() if text != page.read_text(encoding="utf-8")]
-        sys.exit(f"stale: {', '.join(stale)}; python docs/render.py renders them" if stale else 0)
-    for page, text in new.items():
-        page.write_text(text, encoding="utf-8")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is stale")
+    check = parser.parse_args().check
+    for path in () if check else records.RESULTS.glob("*.png"):  # pictures of pixels, which records do not hold
+        Image.open(path).convert("RGB").quantize(256).save(IMAGES / path.name, optimize=True)
+        path.unlink()
+
+    def link(picture: Picture) -> str:
+        path = IMAGES / f"{picture.name}.png"
+        if picture.draw and not check:
+            path.write_bytes(picture.draw())
+        return f"images/{path.name}" if path.exists() else ""
+
+    made, stale = parts(), []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if (new := rendered(text, made, link)) != text:
+            stale.append(page.name)
+            if not check:
+                page.write_text(new, encoding="utf-8")
+    sys.exit(f"stale: {', '.join(stale)}; python docs/render.py renders them" if check and stale else 0)
 
 
 if __name__ == "__main__":
