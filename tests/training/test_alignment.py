@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from samples import blobs
@@ -134,29 +136,46 @@ def interrupted(tmp_path, monkeypatch):
         patch.setattr(Run, "train", killed)
         with pytest.raises(KeyboardInterrupt):
             unshift.fit(blobs(20, 1, (6, 6)), "dense", **arguments)
-    assert [path.name for path in tmp_path.iterdir()] == ["state.0.safetensors"]
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
     return arguments
 
 
-def test_a_killed_run_resumes_after_its_last_round(interrupted, monkeypatch, tmp_path):
-    images, train, trained = blobs(20, 1, (6, 6)), Run.train, []
-    whole = unshift.fit(images, "dense", **{**interrupted, "checkpoint": None})
-    monkeypatch.setattr(Run, "train", lambda run, *args: (trained.append(run), train(run, *args)))
-    (tmp_path / "state.6.safetensors").write_bytes(b"of an older run with more rounds")
-    resumed = unshift.fit(images, "dense", resume=True, **interrupted)
-    assert len(trained) == whole.metadata["alignment"]["rounds"] - 1
-    assert resumed.metadata.keys() == whole.metadata.keys()
-    assert resumed.metadata["history"] == whole.metadata["history"]
+@pytest.mark.parametrize("classifier", [None, UpperLeft()])
+def test_a_run_killed_in_any_round_resumes_to_the_same_weights(classifier, monkeypatch, tmp_path):
+    images, arguments = blobs(20, 1, (6, 6)), {**QUICK, "epochs": 1, "validation": 2, "aligned": False}
+    arguments["classifier"] = classifier
+    whole = unshift.fit(images, "dense", **arguments)
+    finish_epoch, epochs = Run._finish_epoch, []
+
+    def killed(run):
+        finish_epoch(run)
+        epochs.append(run)
+        if len(epochs) % 2:
+            raise KeyboardInterrupt  # before the epoch is saved
+
+    monkeypatch.setattr(Run, "_finish_epoch", killed)
+    resumed = None
+    while resumed is None:
+        with contextlib.suppress(KeyboardInterrupt):
+            resumed = unshift.fit(images, "dense", resume=True, checkpoint=tmp_path / "state", **arguments)
+    assert len(epochs) == 2 * (whole.metadata["alignment"]["rounds"] + (classifier is not None))
+    assert {**resumed.metadata, "seconds": 0} == {**whole.metadata, "seconds": 0}
     assert torch.equal(resumed(images), whole(images))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     ("changes", "name"),
-    [({"seed": 1}, "seed"), ({"preset": "paper"}, "network"), ({"images": 2}, "images"), ({"bits": 9}, "bits")],
+    [
+        ({"seed": 1}, "seed"),
+        ({"preset": "paper"}, "network"),
+        ({"images": 2}, "images"),
+        ({"bits": 9}, "bits"),
+        ({"aligned": True}, "aligned"),
+    ],
 )
 def test_the_rounds_of_another_run_are_refused(interrupted, changes, name):
     images = changes.get("images", 1) * blobs(20, 1, (6, 6))
     options = {"preset": "dense", **interrupted, **{key: to for key, to in changes.items() if key != "images"}}
-    with pytest.raises(ValueError, match=rf"state\.0\.safetensors: .*\b{name}\b"):
+    with pytest.raises(ValueError, match=rf"state: .*\b{name}\b"):
         unshift.fit(images, **options, resume=True)

@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from unshift import distributed as ranks
-from unshift.coordinates import Pose, rows
+from unshift.coordinates import Coordinates, Pose, rows
 from unshift.data.photos import ImageFolder
 from unshift.data.reading import open_reader
 from unshift.evaluation import in_its_dtype
-from unshift.files import load
+from unshift.exact import IntegerEstimator
 from unshift.inputs import is_list
 from unshift.network import as_float
 from unshift.restorer import Restorer
@@ -92,12 +91,7 @@ def _circular_mean(probability: Tensor, axis: int) -> Tensor:
 
 
 def fit_unaligned(
-    images: Any,
-    plan: Plan,
-    *,
-    classifier: Classifier | None = None,
-    checkpoint: str | Path | None = None,
-    resume: bool = False,
+    images: Any, plan: Plan, classifier: Classifier | None, checkpoint: str | Path | None, resume: bool
 ) -> Restorer:
     """Alternate fitting and restoring the training images until they no longer move.
 
@@ -105,74 +99,52 @@ def fit_unaligned(
         images: As for :func:`unshift.fit`.
         plan: Fits once.
         classifier: Chooses the move of all images that alignment leaves open.
-        checkpoint: Prefix of the files of each round: its state, and its restorer once it is finished.
-        resume: Continue from these files.
+        checkpoint: File of the present round, the scorer of the one before, and the shares of images that moved.
+        resume: Continue from this file.
 
     Returns:
         The restorer of the last round. Its metadata hold the share of images that moved in each round.
-
-    Raises:
-        ValueError: If the files to resume from belong to another run.
     """
     images = ImageFolder(images) if isinstance(images, str | Path) else images
-    rounds = _Rounds(plan, checkpoint, resume)
-    moved: list[float] = []
-    restorer = rounds.fit(images, warn=False)  # the first round need not be good
-    while rounds.count < ROUNDS and (not moved or moved[-1] >= CONVERGED):
-        before, restorer = restorer, rounds.fit(_map(images, MeanPosition(restorer)))
-        moved.append(_share_moved(images, before, restorer))
-    alignment: dict[str, Any] = {"rounds": rounds.count, "moved": moved}
-    if classifier is not None:
-        move, confidence = best_move(restorer, images, classifier)
-        alignment["classifier"] = {"shift": move.shift[0].tolist(), "confidence": confidence}
-        if move.turn is not None:
-            alignment["classifier"]["turn"] = int(move.turn[0])
-        restorer = rounds.fit(_map(images, MeanPosition(restorer, move)), move=alignment["classifier"])
-    rounds.remove_files()
-    restorer.metadata["alignment"] = alignment
+    run = plan.prepare(images)
+    store = plan.store(run, checkpoint, aligned=False)  # the original images identify all rounds
+    state = store.read() if store is not None and resume else None
+    past = state["past"] if state else {}
+    moved: list[float] = past.get("moved", [])
+    restorer = _from_scorer(plan.coordinates, **past["scorer"]) if past else None
+    chosen: dict[str, Any] = {}
+    while True:
+        converged, move = len(moved) + 1 == ROUNDS or (len(moved) > 0 and moved[-1] < CONVERGED), None
+        if converged and classifier is not None and restorer is not None:
+            move, confidence = best_move(restorer, images, classifier)
+            turn = {} if move.turn is None else {"turn": int(move.turn[0])}
+            chosen = {"classifier": {"shift": move.shift[0].tolist(), "confidence": confidence} | turn}
+        if state is not None and store is not None:
+            check_identity(store.path, {"move": past.get("classifier")}, {"move": chosen.get("classifier")})
+        if converged and not chosen:
+            break
+        if restorer is not None:
+            run = plan.prepare(_map(images, MeanPosition(restorer, move)))
+            scorer: Any = restorer.scorer
+            stored = {"description": scorer.describe(), "weights": scorer.state_dict()}
+            run.past = {"moved": moved, "scorer": stored} | chosen
+        if state is not None and store is not None:
+            store.load(run, state)
+            state = None
+        before, restorer = restorer, plan.finish(run, store, warn=restorer is not None)  # the first need not be good
+        if chosen:
+            break
+        if before is not None:
+            moved = [*moved, _share_moved(images, before, restorer)]
+    assert restorer is not None
+    restorer.metadata["alignment"] = {"rounds": len(moved) + 1, "moved": moved} | chosen
     return restorer
 
 
-class _Rounds:
-    """Fits round after round. Finished rounds are saved, so that a killed run can resume."""
-
-    def __init__(self, plan: Plan, checkpoint: str | Path | None, resume: bool) -> None:
-        self.plan, self.checkpoint, self.resume = plan, checkpoint, resume
-        self.count = 0
-        self.identity: dict[str, Any] = {}
-
-    def fit(self, images: Any, warn: bool = True, move: Any = None) -> Restorer:
-        """Return the restorer of the next round, from its file if there is one."""
-        number, self.count = self.count, self.count + 1
-        if self.checkpoint is None:
-            return self.plan.finish(self.plan.prepare(images), None, False, warn)
-        state, file = self._files(number)
-        # The original images identify all rounds: each follows from them and the round before.
-        run = self.plan.prepare(images) if number == 0 or not (self.resume and file.exists()) else None
-        if number == 0 and run is not None:
-            self.identity = {**run.identity(), "bits": self.plan.bits}
-        identity = {**self.identity, "move": move}
-        if self.resume and file.exists():
-            restorer = load(file)
-            check_identity(file, restorer.metadata.pop("run", {}), identity)
-            assert isinstance(restorer, Restorer)
-            return restorer
-        assert run is not None
-        restorer = self.plan.finish(run, state, self.resume, warn)
-        if ranks.is_first():
-            restorer.metadata["run"] = identity
-            restorer.save(file)
-            del restorer.metadata["run"]
-        return restorer
-
-    def _files(self, number: int) -> tuple[Path, Path]:
-        return Path(f"{self.checkpoint}.{number}"), Path(f"{self.checkpoint}.{number}.safetensors")
-
-    def remove_files(self) -> None:
-        """Delete the files of all rounds, also those of an earlier run with more of them."""
-        if self.checkpoint is not None and ranks.is_first():
-            for file in itertools.chain.from_iterable(map(self._files, range(ROUNDS + 1))):
-                file.unlink(missing_ok=True)
+def _from_scorer(coordinates: Coordinates, description: dict[str, Any], weights: dict[str, Tensor]) -> Restorer:
+    scorer = IntegerEstimator(**description)
+    scorer.load_state_dict(weights)
+    return Restorer(scorer, coordinates=coordinates).eval()
 
 
 def _map(images: Any, function: Callable[[Tensor], Tensor]) -> Any:

@@ -43,14 +43,14 @@ class Checkpoint:
         write_atomically(self.path, to_bytes(tensors, {KEY: header}))
         self._last = time.monotonic()
 
-    def restore(self, run: Any) -> None:
-        """Return ``run`` to the state in the file; without a file it starts from the beginning.
+    def read(self) -> Any:
+        """Return the state in the file, or None without a file.
 
         Raises:
             ValueError: If the file is damaged, or of a run with other settings.
         """
         if not self.path.exists():
-            return
+            return None
         try:
             with safe_open(str(self.path), framework="pt") as file:
                 header = json.loads(file.metadata()[KEY])
@@ -58,6 +58,16 @@ class Checkpoint:
         except Exception as error:  # a damaged file raises many kinds
             raise self._unreadable(error) from error
         check_identity(self.path, settings, self.settings)
+        return state
+
+    def restore(self, run: Any) -> None:
+        """Return ``run`` to the state in the file; without a file it starts from the beginning. Raises as above."""
+        state = self.read()
+        if state is not None:
+            self.load(run, state)
+
+    def load(self, run: Any, state: Any) -> None:
+        """Return ``run`` to a state that was read. Raise a ``ValueError`` if it does not fit."""
         try:
             run.load_state_dict(state)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
@@ -66,10 +76,6 @@ class Checkpoint:
     def _unreadable(self, error: Exception) -> ValueError:
         first = next(iter(str(error).splitlines()), type(error).__name__)
         return ValueError(f"{self.path}: not a readable checkpoint ({first}); delete it to start over")
-
-    def remove(self) -> None:
-        """Delete the file."""
-        self.path.unlink(missing_ok=True)
 
 
 def check_identity(path: Path, stored: dict[str, Any], wanted: dict[str, Any]) -> None:

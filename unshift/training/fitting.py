@@ -116,9 +116,15 @@ def fit(
     if aligned and classifier is not None:
         raise ValueError("a classifier is for images that are not aligned: fit(..., aligned=False, classifier=...)")
     if aligned:
-        restorer = plan.finish(plan.prepare(images), checkpoint, resume)
+        run = plan.prepare(images)
+        store = plan.store(run, checkpoint)
+        if store is not None and resume:
+            store.restore(run)
+        restorer = plan.finish(run, store)
     else:
-        restorer = fit_unaligned(images, plan, classifier=classifier, checkpoint=checkpoint, resume=resume)
+        restorer = fit_unaligned(images, plan, classifier, checkpoint, resume)
+    if checkpoint is not None and ranks.is_first():
+        Path(checkpoint).unlink(missing_ok=True)
     restorer.metadata["seconds"] = round(time.monotonic() - started, 1)
     return restorer
 
@@ -163,11 +169,13 @@ class Plan:
             )
         return network
 
-    def finish(self, run: Run, checkpoint: str | Path | None, resume: bool, warn: bool = True) -> Restorer:
-        """Train ``run``, from ``checkpoint`` on if ``resume``; return its restorer. Warn if it is near guessing."""
-        store = None if checkpoint is None else Checkpoint(checkpoint, run.identity())
-        if store is not None and resume:
-            store.restore(run)
+    def store(self, run: Run, checkpoint: str | Path | None, aligned: bool = True) -> Checkpoint | None:
+        """Return the checkpoint of a call of :func:`fit`, which belongs to it alone."""
+        settings = {**run.identity(), "bits": self.bits, "aligned": aligned}
+        return None if checkpoint is None else Checkpoint(checkpoint, settings)
+
+    def finish(self, run: Run, store: Checkpoint | None, warn: bool = True) -> Restorer:
+        """Train ``run``, saving it in ``store``; return its restorer. Warn if it is near guessing."""
         run.train(store if ranks.is_first() else None, self.progress, warn)
         if warn and run.best_loss > GUESSING * run.chance > 0:
             warnings.warn(
@@ -176,13 +184,6 @@ class Plan:
                 "epochs or another preset may help: seam for photos, dense or paper for objects on a plain background",
                 stacklevel=stack_level(),
             )
-        restorer = self._restorer(run)
-        if store is not None and ranks.is_first():
-            store.remove()
-        return restorer
-
-    def _restorer(self, run: Run) -> Restorer:
-        """Quantise the network of a finished run, and calibrate and measure it on the validation images."""
         examples = run.examples
         with Progress("fit", 2, "steps", self.progress) as bar:
             bar.note("turning the network into integers")

@@ -32,7 +32,7 @@ MAP_VALUES = 2**21
 """Values of a feature map computed at a time, unless one image has more: maps stay in the cache, and memory does not
 grow with the size of the images."""
 
-COUNTERS = ("epoch", "step", "stale", "loss_sum", "best_loss", "history")
+COUNTERS = ("epoch", "step", "stale", "loss_sum", "best_loss", "history", "past")
 
 
 class Run:
@@ -65,6 +65,8 @@ class Run:
         self.best_loss = math.inf
         self.best = copy.deepcopy(estimator.state_dict())
         self.history: list[dict[str, float]] = []
+        self.past: dict[str, Any] = {}
+        """The rounds before this run, if the images are not aligned."""
         self.chance = math.inf
         """The loss of a random guess."""
 
