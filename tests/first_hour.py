@@ -73,7 +73,7 @@ def failures(step: Step, log: Path) -> list[str]:
     started = last = time.monotonic()
     size, silence = 0, 0.0
     with log.open("wb") as errors, log.with_suffix(".out").open("wb") as output:
-        command = [sys.executable, "-m", "unshift.cli", *map(str, step.command)]
+        command = [sys.executable, "-m", "unshift", *map(str, step.command)]
         process = subprocess.Popen(command, stdout=output, stderr=errors)
         while process.poll() is None and time.monotonic() - started < 2 * step.seconds:
             time.sleep(0.1)

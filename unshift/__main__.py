@@ -1,5 +1,25 @@
-"""``python -m unshift`` is ``unshift``: what ``torchrun -m`` wants."""
+"""The command ``unshift``, also run as ``python -m unshift``, and by ``torchrun -m``."""
 
-from unshift.cli import main
+import os
+import signal
 
-main()
+
+def main() -> None:
+    """Run the command line. While it starts, Ctrl-C ends the process at once.
+
+    An exception would end in a traceback, or be swallowed by an import of PyTorch's that may fail.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _stop)
+    from unshift.cli import main as run
+
+    run()
+
+
+def _stop(*_: object) -> None:
+    os.write(2, b"unshift: error: interrupted\n")
+    os._exit(130)
+
+
+if __name__ == "__main__":
+    main()

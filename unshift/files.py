@@ -87,8 +87,11 @@ def _narrow(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` to a temporary file beside ``path`` and rename it, so that ``path`` is always complete."""
+def write_atomically(path: Path, data: bytes, exclusive: bool = False) -> None:
+    """Write ``data`` to a temporary file beside ``path`` and rename it, so that ``path`` is always complete.
+
+    If ``exclusive``, raise a ``FileExistsError`` if ``path`` exists, even if another process created it just now.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     for stale in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):  # of writers that were killed
         owner = stale.name.removesuffix(".partial").rsplit(".", 1)[-1].partition("-")[0]
@@ -100,9 +103,13 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        if exclusive:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
         os.replace(partial, path)
-    except BaseException:
+    except BaseException as error:
         partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:  # a full disk
+            error.filename = str(path)
         raise
 
 

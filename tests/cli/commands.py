@@ -50,7 +50,7 @@ def bad(*args: object, code: int = 2) -> str:
 def child(*args: object, before: str = "", environment: dict[str, str] | None = None) -> subprocess.Popen:
     """Start the command as a process, after the statements ``before``."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **(environment or {})}
-    code = f"{before}\nfrom unshift.cli import main\nmain()"
+    code = f"{before}\nfrom unshift.__main__ import main\nmain()"
     command = [sys.executable, "-c", code, *map(str, args)]
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from commands import bad, good, good_json, run
-from PIL import Image, ImageCms, ImageOps, PngImagePlugin
+from PIL import Image, ImageCms, ImageOps, PngImagePlugin, TiffImagePlugin
 
 import unshift
 
@@ -105,26 +105,31 @@ def options(suffix: str, image: Image.Image, chance: np.random.Generator) -> dic
     return chosen
 
 
-def png_of_16_bits(path: Path, kind: int, size: tuple[int, int], chance: np.random.Generator) -> None:
-    """Write a PNG of 16 bits per channel, as Pillow does not: kind 2 is RGB, 4 is LA, 6 is RGBA."""
+def write_png(path: Path, kind: int, depth: int, size: tuple[int, int], chance: np.random.Generator) -> None:
+    """Write a PNG as Pillow does not: ``kind`` 0 is grey, 2 is RGB, 4 is LA, 6 is RGBA, with ``depth`` bits each."""
     width, height = size
-    rows = b"".join(b"\0" + chance.bytes({2: 6, 4: 4, 6: 8}[kind] * width) for _ in range(height))
-    header = struct.pack(">IIBBBBB", width, height, 16, kind, 0, 0, 0)
+    length = (depth * {0: 1, 2: 3, 4: 2, 6: 4}[kind] * width + 7) // 8
+    rows = b"".join(b"\0" + chance.bytes(length) for _ in range(height))
+    header = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
     parts = [struct.pack(">I", len(d)) + n + d + struct.pack(">I", zlib.crc32(n + d)) for n, d in chunks]
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
 
 
-def write_tiff(path: Path, bits: int, bands: int, size: tuple[int, int], chance: np.random.Generator) -> None:
-    """Write a TIFF of any depth, and of more channels than colours."""
+def write_tiff(
+    path: Path, bits: int, bands: int, size: tuple[int, int], chance: np.random.Generator, **others: int
+) -> None:
+    """Write a TIFF of any depth, of more channels than colours, or of another ``photometric`` or ``sample`` format."""
     width, height = size
     data = chance.bytes(bits // 8 * bands * width * height)
-    shorts = {258: 8, 259: 1, 262: 2, 277: bands, 338: 0}  # the depths stand at byte 8
+    shorts = {258: 8, 259: 1, 262: others.get("photometric", 2 if bands > 2 else 1), 277: bands, 338: 0}
+    shorts[258] = 8 if bands > 1 else bits  # of several bands, the depths stand at byte 8
+    shorts[339] = others.get("sample", 1)
     longs = {256: width, 257: height, 273: 200, 278: height, 279: len(data)}
     tags = sorted([(tag, 3, bands if tag == 258 else 1, value) for tag, value in shorts.items()]
                   + [(tag, 4, 1, value) for tag, value in longs.items()])  # fmt: skip
     tags = [(tag, kind, bands - 3 if tag == 338 else count, value) for tag, kind, count, value in tags
-            if tag != 338 or bands > 3]  # fmt: skip
+            if (tag != 338 or bands > 3) and (tag != 339 or bands == 1)]  # fmt: skip
     header = struct.pack("<4sI6H", b"II*\0", 20, *[bits] * 6) + struct.pack("<H", len(tags))
     path.write_bytes((header + b"".join(struct.pack("<HHII", *tag) for tag in tags)).ljust(200, b"\0") + data)
 
@@ -146,7 +151,7 @@ def write_refused(path: Path, suffix: str, size: tuple[int, int], chance: np.ran
     elif suffix == ".lab.tif":
         picture("LAB", size, chance).save(path)
     elif suffix == ".deep.png":
-        png_of_16_bits(path, int(chance.choice([2, 4, 6])), size, chance)
+        write_png(path, int(chance.choice([2, 4, 6])), 16, size, chance)
     elif suffix == ".deep.ppm":
         path.write_bytes(b"P6 %d %d 65535\n" % size + chance.bytes(6 * size[0] * size[1]))
     else:
@@ -263,10 +268,55 @@ def test_phone_photos_of_two_images_are_named(made):
     assert "a.mpo" in result.stdout
 
 
-def test_a_refused_file_stops_the_command_and_is_named(made):
-    write_refused(Path("x.png"), ".deep.png", (12, 12), np.random.default_rng(0))
-    assert "x.png" in bad("restore", "x.png", "-r", made / "paper.safetensors", "-o", "out")
+HIDDEN = {
+    "deep.png": lambda *of: write_png(*of[:1], 2, 16, *of[1:]),
+    "grey2.png": lambda *of: write_png(*of[:1], 0, 2, *of[1:]),
+    "grey4.png": lambda *of: write_png(*of[:1], 0, 4, *of[1:]),
+    "signed8.tif": lambda *of: write_tiff(*of[:1], 8, 1, *of[1:], sample=2),
+    "signed16.tif": lambda *of: write_tiff(*of[:1], 16, 1, *of[1:], sample=2),
+    "white16.tif": lambda *of: write_tiff(*of[:1], 16, 1, *of[1:], photometric=0),
+    "of100.pgm": lambda path, size, chance: path.write_bytes(b"P5 %d %d 100\n" % size + bytes(size[0] * size[1])),
+    "of1000.pgm": lambda path, size, chance: path.write_bytes(b"P5 %d %d 1000\n" % size + bytes(2 * size[0] * size[1])),
+}
+"""Files whose numbers Pillow changes without an error, and their writers."""
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_refused_file_stops_the_command_and_is_named(name, made):
+    HIDDEN[name](Path(name), (12, 12), np.random.default_rng(0))
+    with Image.open(name) as image:
+        image.load()  # it is a valid file
+    assert name in bad("restore", name, "-r", made / "paper.safetensors", "-o", "out")
     assert not Path("out").exists()
+
+
+def test_metadata_that_pillow_does_not_copy_is_kept(made):
+    """GeoKeys, GPS and Exif folders of TIFF; background and significant bits of PNG; an orientation in XMP."""
+    image = picture("RGB", (13, 12), np.random.default_rng(0))
+    tags = {34735: (1, 1, 0, 1), 34737: "WGS|", 42113: "-9", 0x8825: {1: "N"}, 0x8769: {36867: "2020:01:01 00:00:00"}}
+    directory = TiffImagePlugin.ImageFileDirectory_v2()
+    directory.update(tags)
+    directory.tagtype[34735] = 3
+    image.save("a.tif", tiffinfo=directory)
+    chunks = PngImagePlugin.PngInfo()
+    chunks.add(b"bKGD", bytes(6))
+    chunks.add(b"sBIT", bytes([5, 6, 5]))
+    xmp = """<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+    <rdf:Description xmlns:tiff="http://ns.adobe.com/tiff/1.0/" tiff:Make="me" tiff:Orientation="6"/></rdf:RDF>
+    </x:xmpmeta>"""
+    chunks.add_itxt("XML:com.adobe.xmp", xmp)
+    image.save("a.png", pnginfo=chunks)
+    rows = good_json("restore", "a.tif", "a.png", "-r", made / "paper.safetensors", "-o", "out")
+    assert [row["written"] for row in rows] == ["lossless", "lossless"]
+    with Image.open("out/a.tif") as restored:
+        found = restored.getexif()
+        assert {tag: found.get_ifd(tag) if tag in (0x8825, 0x8769) else restored.tag_v2[tag] for tag in tags} == tags
+    content = Path("out/a.png").read_bytes()
+    assert b"bKGD" in content
+    assert b"sBIT\5\6\5" in content
+    with Image.open("out/a.png") as restored:
+        assert restored.getexif().get(0x0112, 1) == 1
+        assert b'tiff:Make="me"' in restored.info["xmp"]
 
 
 def test_a_restorer_does_not_change_the_palette_of_its_input(made):

@@ -171,36 +171,79 @@ def _read(path: Path) -> str:
         return ""
 
 
-def kill_at_random(made: Path, pixels, kills: int) -> None:
+KILLED = {
+    "restore": ("in", "-o", "out", "--force"),
+    "fit": ("in", "-o", "out/x.safetensors", "--epochs", 3, "--force"),
+    "export": ("-o", "out/x.onnx", "--force"),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(
+    ("command", "kills"), [("restore", 3), *(pytest.param(name, 20, marks=pytest.mark.slow) for name in KILLED)]
+)
+def test_kills_leave_no_process_and_the_next_run_leaves_nothing_stale(command, kills, made, pixels, monkeypatch):
     write_pngs("in", pixels, 200)
-    command = ("restore", "in", "-r", made / "paper.safetensors", "-o", "out", "--force")
+    Path("scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(Path("scratch").absolute()))
+    model = () if command == "fit" else ("-r", made / "paper.safetensors")
+    arguments = (command, *KILLED[command], *model)
     chance = random.Random(0)
     for _ in range(kills):
-        process = child(*command, before="import os; os.setsid()")
+        process = child(*arguments, before="import os; os.setsid()")
         deadline = time.monotonic() + 60
-        while not list(Path().glob("out/.restoring-*")) and process.poll() is None and time.monotonic() < deadline:
+        started = "out/.restoring-*" if command == "restore" else "out"
+        while not list(Path().glob(started)) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
-        time.sleep(chance.uniform(0, 1))
+        time.sleep(chance.uniform(0, 1 if command == "restore" else 15))
         process.kill()
         process.communicate()
         deadline = time.monotonic() + 5
         while members(process.pid) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert members(process.pid) == []
-    Path("out/.restoring-abcdefgh").mkdir(parents=True)  # of version 0.2
-    good(*command)
-    assert {path.name for path in Path("out").iterdir()} == {*names("in"), "poses.csv"}
+    if command == "restore":
+        Path("out/.restoring-abcdefgh").mkdir(parents=True, exist_ok=True)  # of version 0.2
+    good(*arguments)
+    wanted = {"restore": {*names("in"), "poses.csv"}, "fit": {"x.safetensors"}, "export": {"x.onnx"}}[command]
+    assert {path.name for path in Path("out").iterdir()} == wanted
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_three_kills_leave_no_worker_and_the_next_run_leaves_nothing_stale(made, pixels):
-    kill_at_random(made, pixels, 3)
+def test_two_runs_into_one_folder_do_not_overwrite_each_other(made, pixels, monkeypatch):
+    """The other run finishes after this one has found the folder empty."""
+    write_pngs("in", pixels, 2)
+    write_pngs("other", pixels[2:], 2)
+    command = ("-r", made / "paper.safetensors", "-o", "out")
+    run_files, others = restoring.Restoring.run, ["other"]
+
+    def overtaken(*args: object) -> object:
+        if others:
+            good("restore", others.pop(), *command)
+        return run_files(*args)
+
+    monkeypatch.setattr(restoring.Restoring, "run", overtaken)
+    assert "out/poses.csv" in bad("restore", "in", *command)
+    content = {name: Path("out", name).read_bytes() for name in names("out")}
+    assert len(content) == 3
+    good("restore", "other", *command, "--force")
+    assert content == {name: Path("out", name).read_bytes() for name in names("out")}
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_twenty_kills_leave_no_worker_and_the_next_run_leaves_nothing_stale(made, pixels):
-    kill_at_random(made, pixels, 20)
+def test_pipes_and_broken_links_are_named(made, pixels):
+    """Reading a pipe waits forever."""
+    write_pngs("in", pixels, 1)
+    os.mkfifo("in/pipe.png")
+    Path("in/link.png").symlink_to("nowhere.png")
+    command = ("-r", made / "paper.safetensors", "-o", "out")
+    assert "in/link.png" in bad("restore", "in", *command)
+    result = good("restore", "in", *command, "--skip-unreadable")
+    assert "in/link.png" in result.stderr
+    assert "in/pipe.png" in result.stderr
+    assert names("out") == ["000.png", "poses.csv"]
+    os.mkfifo("pipe.npy")
+    for arguments in (("restore", "in/pipe.png", *command), ("fit", "pipe.npy", "-o", "x.safetensors")):
+        assert "pipe" in bad(*arguments)
+    assert "in/link.png" in bad("fit", "in", "-o", "x.safetensors")
 
 
 def test_the_staging_folder_of_a_live_run_is_left_alone(made, pixels):
@@ -230,6 +273,7 @@ def test_a_full_disk_is_reported_as_such(made, suffix):
         result = run("restore", f"large{suffix}", "-r", made / "paper.safetensors", "-o", "disk/out")
         assert result.exit_code == 2
         assert "disk is full" in result.stderr.splitlines()[-1]
+        assert "disk/out" in result.stderr.splitlines()[-1]
         assert not list(Path("disk").iterdir())
     finally:
         subprocess.run(["umount", "disk"], check=True)

@@ -170,7 +170,7 @@ def test_ctrl_c_stops_it(small, sign):
 @pytest.mark.slow
 def test_command_serves_and_stops(runtime_files):
     pytest.importorskip("onnxscript")
-    command = [sys.executable, "-m", "unshift.cli", "demo", "--no-browser", "--port", "0"]
+    command = [sys.executable, "-m", "unshift", "demo", "--no-browser", "--port", "0"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True

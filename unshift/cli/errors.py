@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -59,6 +61,13 @@ def report(error: BaseException, debug: bool) -> int:
         traceback.print_exception(error)
     _print_line("error", message)
     return code
+
+
+def raise_interrupts() -> None:
+    """Let Ctrl-C raise ``KeyboardInterrupt`` from now on, unless it is ignored; see :mod:`unshift.__main__`."""
+    if callable(signal.getsignal(signal.SIGINT)):
+        with contextlib.suppress(ValueError):  # not in the main thread
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def warn(message: str) -> None:

@@ -99,7 +99,7 @@ def fit(
     patience: Annotated[int, training_option(metavar="N", help="Stop after N epochs without improvement.")] = 5,
     seed: Annotated[int, training_option(min=0, max=2**32 - 1, help="The same seed gives the same weights.")] = 0,
     device: options.Device = "cpu",
-    threads: Annotated[int | None, training_option(min=1, help="CPU threads. Default: PyTorch's.")] = None,
+    threads: Annotated[int | None, training_option(min=1, max=256, help="CPU threads. Default: PyTorch's.")] = None,
     checkpoint: Annotated[Path | None, training_option(help="File of the checkpoint. Default: OUT.checkpoint.")] = None,
     resume: Annotated[bool, training_option("--resume", help="Continue an interrupted run.")] = False,
     force: Annotated[bool, output_option("--force", "-f", help="Overwrite OUT, and start over.")] = False,

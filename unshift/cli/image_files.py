@@ -24,10 +24,15 @@ LOSSY = ("JPEG", "MPO", "AVIF")
 """Formats that lose quality whenever they are written. WebP and JPEG 2000 are written without loss."""
 NOT_PIXELS = ("BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF")
 """Formats of Pillow that hold something else than pixels, or need another program."""
-PNG_CHUNKS = (b"tEXt", b"zTXt", b"iTXt", b"tIME", b"gAMA", b"cHRM", b"sRGB", b"cICP")
+PNG_CHUNKS = (b"tEXt", b"zTXt", b"iTXt", b"tIME", b"gAMA", b"cHRM", b"sRGB", b"cICP", b"sPLT", b"sBIT", b"bKGD")
 """Metadata of PNG files that Pillow reads but does not write by itself."""
-TIFF_TAGS = (269, 270, 271, 272, 282, 283, 285, 296, 305, 306, 315, 316, 700, 33432, 33550, 33723, 33922, 34377)
-"""Metadata of TIFF files: texts, resolution, XMP, IPTC, Photoshop and map coordinates."""
+TIFF_TAGS = (269, 270, 271, 272, 282, 283, 285, 296, 305, 306, 315, 316, 700, 33432, 33550, 33723, 33922, 34264,
+             34377, 34735, 34736, 34737, 42112, 42113)  # fmt: skip
+"""Metadata of TIFF files: texts, resolution, XMP, IPTC, Photoshop and map coordinates (GeoKeys, GDAL)."""
+TIFF_FOLDERS = (0x8769, 0x8825)
+"""The folders of Exif and GPS tags in TIFF files."""
+ORIENTED = (b"XML:com.adobe.xmp\0", b"Raw profile type exif\0")
+"""Texts of PNG files with the orientation, which must not be copied: the pixels are written upright."""
 
 
 class Refused(ValueError):
@@ -102,6 +107,9 @@ def decode(file: Path) -> Image:
     """Return the image of a file, upright. Raise :class:`Refused` if Pillow would drop a part of the file."""
     from PIL import Image, ImageOps
 
+    from unshift.data.photos import check_regular
+
+    check_regular(file)
     with Image.open(file) as image:
         kind = image.format
         if kind not in Image.SAVE or kind in NOT_PIXELS:
@@ -119,7 +127,7 @@ def decode(file: Path) -> Image:
         image.load()
         ImageOps.exif_transpose(image, in_place=True)
         image.format = kind
-        image.info |= {"pictures": pictures, "metadata": _metadata(image, file)}
+        image.info |= {"pictures": pictures, "mode": image.mode, "metadata": _metadata(image, file)}
         return image
 
 
@@ -175,15 +183,24 @@ def _metadata(image: Any, file: Path) -> dict[str, Any]:
         options["pnginfo"], data, at = PngInfo(), file.read_bytes(), 8
         while at + 8 <= len(data):
             length, name = struct.unpack(">I4s", data[at : at + 8])
-            if name in PNG_CHUNKS:
-                options["pnginfo"].add(name, data[at + 8 : at + 8 + length])
+            chunk = data[at + 8 : at + 8 + length]
+            if name in PNG_CHUNKS and not chunk.startswith(ORIENTED):
+                options["pnginfo"].add(name, chunk)
             at += 12 + length
+        if "xmp" in options:
+            options["pnginfo"].add_itxt("XML:com.adobe.xmp", options["xmp"].decode())
+        if "exif" not in options and image.getexif():  # written as a text
+            options["exif"] = image.getexif().tobytes()
     if image.format == "TIFF":
         from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
         options["tiffinfo"] = tags = ImageFileDirectory_v2()
         for tag in image.tag_v2.keys() & set(TIFF_TAGS):
             tags[tag], tags.tagtype[tag] = image.tag_v2[tag], image.tag_v2.tagtype[tag]
+        for tag in TIFF_FOLDERS:
+            if folder := image.getexif().get_ifd(tag):
+                tags[tag] = folder
+                options["compression"] = "raw"  # libtiff, which compresses, does not write folders
     return options
 
 
@@ -191,12 +208,15 @@ def write(image: Image, file: Path, source: Path) -> None:
     """Write ``image`` in its format, that of ``source``. Raise :class:`Refused` if the format cannot hold it."""
     kind = "JPEG" if image.format == "MPO" else str(image.format)
     options = dict(image.info["metadata"])
+    if kind == "PNG" and image.mode != image.info["mode"]:  # no longer a palette
+        chunks = options["pnginfo"].chunks
+        chunks[:] = [chunk for chunk in chunks if chunk[0] not in (b"sBIT", b"bKGD")]
     if kind in LOSSY:
         options |= {"quality": 95} if image.mode == "L" else {"quality": 95, "subsampling": "4:4:4"}
     elif kind == "WEBP":
         options |= {"lossless": True, "exact": True}
     elif kind == "TIFF" and image.info.get("compression") in ("jpeg", "tiff_jpeg", "webp"):
-        options["compression"] = "tiff_adobe_deflate"
+        options.setdefault("compression", "tiff_adobe_deflate")
     elif kind == "ICO":
         options["sizes"] = [image.size]  # otherwise Pillow adds smaller ones
     elif kind == "JPEG2000":
@@ -242,7 +262,8 @@ def write_moved(picture: Picture, model: Restorer | Chain, pose: Estimate) -> st
     except Exception:  # of a decoder, again
         same = intact = False
     if exact and not picture.scaled and not (intact or (same and crops)):
-        raise Refused(f"{picture.source} cannot be written as {image.format} without loss; convert it to PNG")
+        hint = "" if image.format == "PNG" else "; convert it to PNG"
+        raise Refused(f"{picture.source} cannot be written as {image.format} without loss{hint}")
     if not same:
         return "lossy"
     return "resized" if picture.scaled else "lossless" if intact else "cropped" if exact else "interpolated"

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from unshift.cli.errors import first_line, warn
+from unshift.cli.errors import first_line, raise_interrupts, warn
 
 OLD_NAMES = {
     "fit --moves": "--border",
@@ -46,6 +46,7 @@ class Command(TyperCommand):
         """Run the command, and print a sign of life where it prints nothing else."""
         from unshift.progress import heartbeat  # here, after the options are parsed: it imports PyTorch
 
+        raise_interrupts()
         if ctx.meta.get("quiet") or self.name == "demo":  # the demo waits for visitors
             return super().invoke(ctx)
         with heartbeat(lambda: self.name):

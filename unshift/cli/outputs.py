@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -49,7 +50,9 @@ def staged(out: Path) -> Iterator[Path]:
     try:
         with tempfile.TemporaryDirectory(prefix=prefix, dir=out, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            error.filename = out  # not a file that is removed by now
         with contextlib.suppress(OSError):  # another run has written there meanwhile
             for empty in created:
                 empty.rmdir()
@@ -68,8 +71,8 @@ def remove_stale(out: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_table(table: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows as CSV, with booleans as in JSON."""
+def write_table(table: Path, rows: Sequence[Mapping[str, Any]], force: bool = True) -> None:
+    """Write rows as CSV, with booleans as in JSON. Without ``force``, raise a ``ValueError`` if the file exists."""
     from unshift.files import write_atomically
 
     text = io.StringIO(newline="")
@@ -77,4 +80,7 @@ def write_table(table: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     writer.writeheader()
     writer.writerows({k: json.dumps(v) if isinstance(v, bool) else v for k, v in row.items()} for row in rows)
     # surrogateescape: file names that are not valid UTF-8 stay as they are on disk.
-    write_atomically(table, text.getvalue().encode("utf-8", "surrogateescape"))
+    try:
+        write_atomically(table, text.getvalue().encode("utf-8", "surrogateescape"), exclusive=not force)
+    except FileExistsError as error:
+        raise ValueError(f"{table} exists: another run wrote it meanwhile; --force overwrites it") from error

@@ -115,7 +115,7 @@ def restore(
     reader = _reader(model, resize, preparation(size, crop, channels, None))
     hint = "" if reader.size or takes_any_size(model) else "; --resize scales images to the size of this restorer"
     restoring = Restoring(model, reader, min_confidence, skip_unreadable, hint, device, workers)
-    results, rows = _restored(restoring, targets, out, quiet)
+    results, rows = _restored(restoring, targets, out, force, quiet)
     if ranks.is_first():
         coloured = next((result.source for result in results.values() if not result.grey), None)
         if reader.channels == 1 and coloured:
@@ -124,7 +124,7 @@ def restore(
 
 
 def _restored(
-    restoring: Restoring, targets: dict[Path, Path], out: Path, quiet: bool
+    restoring: Restoring, targets: dict[Path, Path], out: Path, force: bool, quiet: bool
 ) -> tuple[dict[Path, Result], list[dict[str, Any]]]:
     """Restore all files, this process its share of them; return all results by target, and the rows of the table."""
     from unshift import distributed as ranks
@@ -147,7 +147,8 @@ def _restored(
             first = next(iter(results.values()))
             raise ValueError(f"none of the {len(results):,} files can be restored: {first.problem}")
         if ranks.is_first():
-            write_table(out / TABLE, rows)
+            write_table(out / TABLE, rows, force)  # first: of two runs into one folder, one ends here
+        ranks.gathered_json([])  # the other ranks wait for it
         for target, (_, file) in zip(mine, files, strict=True):
             if results[target].pose is not None:
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -182,8 +183,8 @@ def _targets(inputs: Sequence[Path], out: Path) -> dict[Path, Path]:
 
     targets: dict[Path, Path] = {}
     for given in inputs:
-        if not given.exists():
-            raise ValueError(f"no file or folder {given}")
+        if not (given.is_file() or given.is_dir()):
+            raise ValueError(f"{given} is a pipe or device" if given.exists() else f"no file or folder {given}")
         folder = given if given.is_dir() else given.parent
         home, place = folder.resolve(), out.resolve()
         if place == home or (given.is_dir() and place.is_relative_to(home)):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from unshift.coordinates.interface import Coordinates, Pose, Posed
-from unshift.shifts import add_margin, apply, check_images
+from unshift.shifts import add_margin, apply, check_images, format_size
 
 __all__ = ["MOVES", "Kind", "Moves"]
 
@@ -68,6 +68,8 @@ class Moves:
             if scope is not None:
                 raise ValueError("scope is for moves that lose pixels (zeros, edge, crop); circular moves need none")
             return None
+        if scope is not None and scope >= min(size):
+            raise ValueError(f"scope must be smaller than the images ({format_size(size)}), got {scope}")
         moves = cls(kind, coordinates, max(1, min(size) // PART) if scope is None else scope)
         moves.seen(size)
         return moves

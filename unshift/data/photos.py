@@ -15,6 +15,7 @@ import copy
 import functools
 import io
 import os
+import stat
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ from torch.utils.data import Dataset
 from unshift.data.pixels import check_options
 from unshift.inputs import flatten_alpha
 
-__all__ = ["ImageFiles", "ImageFolder", "ShardFiles", "image_names", "suffixes"]
+__all__ = ["ImageFiles", "ImageFolder", "ShardFiles", "check_regular", "image_names", "suffixes"]
 
 _REFUSED = {"EPS", "WMF", "HDF5", "GRIB", "BUFR", "MPEG"}
 
@@ -84,6 +85,8 @@ class ImageFiles(Dataset[Tensor]):
 
     def _decode(self, file: str | BinaryIO, name: str) -> Tensor:
         try:
+            if isinstance(file, str):
+                check_regular(file)
             # Explicit formats: a wrong suffix must not lead to the refused ones.
             with Image.open(file, formats=_formats()) as opened:
                 image = flatten_alpha(ImageOps.exif_transpose(opened))
@@ -153,12 +156,19 @@ class ShardFiles(ImageFiles):
 
 def image_names(folder: Path) -> list[str]:
     """Return the sorted relative paths of all image files in ``folder``, at any depth. Raise if there are none."""
-    files = (path for path in folder.rglob("*") if path.suffix.lower() in suffixes() and path.is_file())
+    # Broken links and pipes are listed too: who reads them reports them.
+    files = (path for path in folder.rglob("*") if path.suffix.lower() in suffixes() and not path.is_dir())
     paths = [path.relative_to(folder) for path in files]
     names = sorted(path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts))
     if not names:
         raise ValueError(f"{folder} holds no image files, such as .png or .jpg")
     return names
+
+
+def check_regular(file: str | os.PathLike[str]) -> None:
+    """Raise an ``OSError`` if a file is absent, or is a pipe or device, of which a read might wait forever."""
+    if not stat.S_ISREG(os.stat(file).st_mode):
+        raise OSError("it is not a regular file")
 
 
 @functools.cache

@@ -79,6 +79,8 @@ def open_source(
             find(name)
         except ValueError as error:
             raise ValueError(f"{error}; and no file or folder of that name") from None
+    if not path.is_file():
+        raise ValueError(f"{path} is a pipe or device, not a file")
     if split is not None:
         raise ValueError(f"{path} is one file: it has no split {split!r}")
     if suffix in arrays.SUFFIXES:

@@ -1,5 +1,0 @@
-"""``python -m unshift.cli`` is ``unshift``."""
-
-from unshift.cli import main
-
-main()
