@@ -13,9 +13,7 @@ from torch import nn
 
 import unshift
 from reproduction.networks import ResNet18
-from unshift import shifts
 from unshift.classifiers import load as load_classifier
-from unshift.coordinates import Turns
 from unshift.data import dataset, resize, to_float
 
 
@@ -61,19 +59,6 @@ def classifiers(quick: bool) -> Rows:
     return rows
 
 
-def turns(quick: bool) -> Rows:
-    """``Turns`` compared with shifts alone, with the same network: the cost is at most proportional to the copies."""
-    rows = []
-    for group, copies, shape in (("mirror", 2, (1, 32, 32)), ("quarter", 4, (1, 32, 32)), ("flips", 8, (1, 32, 32))):
-        for preset in ("paper", "dense"):
-            turned, plain = (made(preset, 1, (32, 32), c) for c in (Turns(group), None))
-            images = torch.rand(64, *shape)
-            found = take_turns({"turns": lambda: turned(images), "shifts": lambda: plain(images)}, 3 if quick else 15)  # noqa: B023
-            ratio = found["turns"][1] / found["shifts"][1]
-            rows.append({"group": group, "preset": preset, "copies": copies, "turns / shifts": f"{ratio:.2f}"})
-    return rows
-
-
 def onnx(quick: bool) -> Rows:
     """PyTorch and ONNX Runtime: the same restorer, images and number of threads."""
     import onnxruntime as ort
@@ -105,29 +90,6 @@ def onnx(quick: bool) -> Rows:
                     "same bits": "yes" if same else "NO",
                 }
             )
-    return rows
-
-
-def moves(quick: bool) -> Rows:
-    """Undoing shifts with ``roll``, image by image, and with ``gather`` (``unshift.shifts.LARGE``)."""
-    rows, usual = [], shifts.LARGE
-    for batch, side in ((64, 32), (64, 48), (64, 64), (16, 128), (16, 224)):
-        images, shift = torch.rand(batch, 3, side, side), torch.randint(side, (batch, 2))
-
-        def undone(large: int, images: torch.Tensor = images, shift: torch.Tensor = shift) -> None:
-            shifts.LARGE = large
-            unshift.undo(images, shift)
-
-        found = take_turns({"roll": lambda: undone(1), "gather": lambda: undone(2**62)}, 3 if quick else 15)
-        rows.append(
-            {
-                "images": f"{batch} x 3x{side}x{side}",
-                "roll, ms": milliseconds(found["roll"]),
-                "gather, ms": milliseconds(found["gather"]),
-                "used": "roll" if 3 * side * side >= usual else "gather",
-            }
-        )
-    shifts.LARGE = usual
     return rows
 
 

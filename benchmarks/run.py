@@ -19,36 +19,18 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from arithmetic import blocks, epoch, kernels, layers
-from files import files
-from frontier import frontier, ring
-from genomes import genomes
-from inference import classifiers, moves, onnx, sizes, ties, turns
-from scaling import imagenet, memory, processes, reading
+from commands import files, genomes, memory, processes, reading
+from inference import classifiers, onnx, sizes, ties
 from timing import ROOT, Rows
+from tuning import blocks, kernels, layers, moves
 
 from reproduction.records import refuse_dirty
 
 STORED, PAGE = ROOT / "benchmarks" / "results.json", ROOT / "docs" / "benchmarks.md"
 SECTIONS = (
-    classifiers,
-    turns,
-    onnx,
-    sizes,
-    ties,
-    layers,
-    epoch,
-    frontier,
-    ring,
-    blocks,
-    kernels,
-    moves,
-    files,
-    genomes,
-    reading,
-    memory,
-    processes,
-    imagenet,
+    *(classifiers, onnx, sizes, ties),
+    *(files, genomes, reading, memory, processes),
+    *(layers, kernels, blocks, moves),
 )
 
 

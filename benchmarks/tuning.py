@@ -1,21 +1,16 @@
-"""Parts: a layer, an epoch of training, and the constants that were tuned by measurement."""
+"""The constants that were tuned by measurement: each section measures the choice that one of them makes."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import resource
-import subprocess
-import sys
 from typing import Any
 
 import torch
-from timing import ROOT, Rows, Step, milliseconds, take_turns
+from timing import Rows, Step, milliseconds, take_turns
 from torch import nn
-from torch.nn import functional as F
 
 import unshift
+from unshift import shifts
 from unshift.exact import inference
 from unshift.exact.kernels import KERNELS, Task
 from unshift.network import circular_correlation
@@ -54,80 +49,6 @@ def layers(quick: bool) -> Rows:
     return rows
 
 
-class _Naive(nn.Sequential):
-    """The paper's network with PyTorch's layers: six circular convolutions of kernel 9."""
-
-    def __init__(self) -> None:
-        layers = [nn.Conv2d(1, 1, 9, padding=4, padding_mode="circular", bias=False) for _ in range(6)]
-        super().__init__(*[part for layer in layers[:-1] for part in (layer, nn.ReLU())], layers[-1])
-
-
-def epoch(quick: bool) -> Rows:
-    """One epoch of the paper's network on MNIST, batch 256: ours and ``nn.Conv2d(padding_mode="circular")``.
-
-    Both with the memory settings of the command line (``unshift.cli.allocator``).
-    """
-    code = (
-        "from unshift.cli.allocator import raise_mmap_threshold; raise_mmap_threshold();"
-        f"import json, arithmetic; print(json.dumps(arithmetic.timed_epoch({quick})))"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "benchmarks"), *sys.path])}
-    threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment | threads, capture_output=True, text=True, check=True
-    )
-    return [json.loads(done.stdout)]
-
-
-def timed_epoch(quick: bool) -> dict[str, Any]:
-    images = torch.rand(256 * (2 if quick else 8), 1, 32, 32)
-
-    def train(net: nn.Module) -> Step:
-        optimizer = torch.optim.Adam(net.parameters())
-
-        def step() -> None:
-            for batch in images.split(256):
-                loss = F.cross_entropy(net(batch).flatten(1), torch.zeros(len(batch), dtype=torch.int64))
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-
-        return step
-
-    torch.manual_seed(0)
-    ours = unshift.ShiftEstimator.preset("paper", 1, (32, 32))
-    found = take_turns({"ours": train(ours), "naive": train(_Naive())}, 2 if quick else 5)
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    step = train(ours)
-    for _ in range(3):
-        step()
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    user, system = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
-    return {
-        "images": len(images),
-        "ours, ms": milliseconds(found["ours"]),
-        "nn.Conv2d, ms": milliseconds(found["naive"]),
-        "nn.Conv2d / ours": f"{found['naive'][1] / found['ours'][1]:.1f}",
-        "system time / user time": f"{system / user:.2f}",
-    }
-
-
-def blocks(quick: bool) -> Rows:
-    """Time to restore by the numbers of a map that are computed at a time (``unshift.exact.inference.BLOCK``)."""
-    cases = {"mnist": (256, 1, 32, 32), "mnist-paper": (256, 1, 32, 32), "cifar10-seam": (64, 3, 32, 32)}
-    rows, usual = [], inference.BLOCK
-    for power in (18, 20) if quick else (17, 18, 19, 20, 21, 22, 24):
-        inference.BLOCK = 2**power
-        row: dict[str, Any] = {"numbers": f"2^{power}{' (used)' if 2**power == usual else ''}"}
-        for name, shape in cases.items():
-            restorer, images = unshift.load(name), torch.rand(*shape)
-            found = take_turns({"restore": lambda: restorer(images)}, 3 if quick else 9)  # noqa: B023
-            row[f"{name}, batch {shape[0]}, ms"] = milliseconds(found["restore"])
-        rows.append(row)
-    inference.BLOCK = usual
-    return rows
-
-
 def kernels(quick: bool) -> Rows:
     """Measured nanoseconds a pixel of every kernel, with the estimate that chooses among them; one thread."""
     threads = torch.get_num_threads()
@@ -155,4 +76,38 @@ def kernels(quick: bool) -> Rows:
                 row[f"{kernel.__name__}, ns (estimate)"] = f"{measured:.0f} ({kernel.cost(task):.0f})"
         rows.append(row)
     torch.set_num_threads(threads)
+    return rows
+
+
+def blocks(quick: bool) -> Rows:
+    """Time to restore by the numbers of a map that are computed at a time (``unshift.exact.inference.BLOCK``)."""
+    cases = {"mnist": (256, 1, 32, 32), "mnist-paper": (256, 1, 32, 32), "cifar10-seam": (64, 3, 32, 32)}
+    rows, usual = [], inference.BLOCK
+    for power in (18, 20) if quick else (17, 18, 19, 20, 21, 22, 24):
+        inference.BLOCK = 2**power
+        row: dict[str, Any] = {"numbers": f"2^{power}{' (used)' if 2**power == usual else ''}"}
+        for name, shape in cases.items():
+            restorer, images = unshift.load(name), torch.rand(*shape)
+            found = take_turns({"restore": lambda: restorer(images)}, 3 if quick else 9)  # noqa: B023
+            row[f"{name}, batch {shape[0]}, ms"] = milliseconds(found["restore"])
+        rows.append(row)
+    inference.BLOCK = usual
+    return rows
+
+
+def moves(quick: bool) -> Rows:
+    """Undoing shifts with ``roll``, image by image, and with ``gather`` (``unshift.shifts.LARGE``)."""
+    rows, usual = [], shifts.LARGE
+    for batch, side in ((64, 32), (64, 48), (64, 64), (16, 128), (16, 224)):
+        images, shift = torch.rand(batch, 3, side, side), torch.randint(side, (batch, 2))
+
+        def undone(large: int, images: torch.Tensor = images, shift: torch.Tensor = shift) -> None:
+            shifts.LARGE = large
+            unshift.undo(images, shift)
+
+        found = take_turns({"roll": lambda: undone(1), "gather": lambda: undone(2**62)}, 3 if quick else 15)
+        times = {f"{name}, ms": milliseconds(quartiles) for name, quartiles in found.items()}
+        used = "roll" if 3 * side * side >= usual else "gather"
+        rows.append({"images": f"{batch} x 3x{side}x{side}", **times, "used": used})
+    shifts.LARGE = usual
     return rows
