@@ -10,15 +10,15 @@ import argparse
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from reproduction import records
-from reproduction.items import ITEMS, find, table1
+from reproduction.items import ITEMS, find
 from reproduction.tables import Block, Picture, Row, Table, render
-from reproduction.translation import table
 from unshift import classifiers
 from unshift.files import describe_size, load, pretrained, read_header
 
@@ -50,10 +50,9 @@ def parts() -> dict[str, list[Block]]:
         for case, record in cases.items():
             if case in item.CASES:
                 made[f"{name}-{case}"] = [*item.tables(results, case), source(name, record["run"])]
-    main = records.read("headline")["mnist"]
-    rows = table(main["result"], table1.PAPER["mnist"])
-    headline = Table(rows.corner, rows.columns, rows.rows, rows.notes[:1])
-    made["headline"] = [headline, source("table1", {**main["run"], "command": "unshift evaluate"})]
+    main = made["table1-mnist"][0]
+    assert isinstance(main, Table)
+    made["headline"] = [replace(main, notes=main.notes[:1])]
     for block in made["rotation-mnist-rotation"]:
         if isinstance(block, Table):
             made["baselines"] = [block.select("accuracy", "passes", "ms/digit")]
@@ -115,10 +114,10 @@ def rendered(text: str, made: dict[str, list[Block]], link: Callable[[Picture], 
         part = render(made[name], "markdown", link) if name in made else "*Not measured yet.*"
         begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
 
-        def replace(old: re.Match[str], part: str = part, begin: str = begin, end: str = end) -> str:
+        def filled(old: re.Match[str], part: str = part, begin: str = begin, end: str = end) -> str:
             return ("\n" if "\n" in old[0] else "").join([begin, part, end])
 
-        text = re.sub(f"{begin}.*?{end}", replace, text, flags=re.S)
+        text = re.sub(f"{begin}.*?{end}", filled, text, flags=re.S)
     return text
 
 

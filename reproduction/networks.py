@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from unshift import classifiers
 
@@ -128,24 +127,23 @@ class MobileNetV2(nn.Sequential):
     def __init__(self) -> None:
         layers: list[nn.Module] = [_conv(3, 32), nn.BatchNorm2d(32), nn.ReLU6(inplace=True)]
         channels = 32
-        stages = [
-            (1, 16, 1, 1),
-            (6, 24, 2, 1),
-            (6, 32, 3, 2),
-            (6, 64, 4, 2),
-            (6, 96, 3, 1),
-            (6, 160, 3, 2),
-            (6, 320, 1, 1),
-        ]
-        for widen, width, depth, stride in stages:
+        for width, depth, stride in (
+            (16, 1, 1),
+            (24, 2, 1),
+            (32, 3, 2),
+            (64, 4, 2),
+            (96, 3, 1),
+            (160, 3, 2),
+            (320, 1, 1),
+        ):
             for block in range(depth):
-                layers.append(_Inverted(channels, width, widen, 1 if block else stride))
+                layers.append(_Inverted(channels, width, 1 if width == 16 else 6, 1 if block else stride))
                 channels = width
         layers += [_conv(channels, 1280, 1), nn.BatchNorm2d(1280), nn.ReLU6(inplace=True)]
         super().__init__(*layers, *_head(1280))
 
 
-# --- ResNet-20 made robust to shifts: every stride is a convolution of stride 1, then a choice of positions ---------
+# --- ResNet-20 made robust to shifts: convolutions are circular, and every stride is a choice of positions -----------
 
 Subsample = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """From the maps of a block and of its shortcut to every other position of both, the same positions."""
@@ -180,47 +178,28 @@ def _half_blurred(maps: Tensor, axis: int) -> Tensor:
     return 0.5 * even + 0.25 * (odd + odd.roll(1, axis))
 
 
-class _CircularConv(nn.Conv2d):
-    """A 3x3 convolution with circular padding, faster than ``padding_mode="circular"`` for channels-last images."""
+class _Subsampled(nn.Module):
+    """A block of ResNet-20 whose strides are replaced by a choice of positions."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
-        super().__init__(inputs, outputs, 3, bias=False)
-
-    def forward(self, images: Tensor) -> Tensor:
-        for axis in (2, 3):
-            last, first = images.narrow(axis, images.shape[axis] - 1, 1), images.narrow(axis, 0, 1)
-            images = torch.cat([last, images, first], axis)
-        return F.conv2d(images, self.weight)
-
-
-class _Block(nn.Module):
-    """Two 3x3 convolutions with a shortcut; ``subsample`` replaces the stride of the plain network."""
-
-    def __init__(self, inputs: int, outputs: int, subsample: Subsample | None) -> None:
+    def __init__(self, block: nn.Module, subsample: Subsample) -> None:
         super().__init__()
-        self.first = nn.Sequential(_CircularConv(inputs, outputs), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
-        self.second = nn.Sequential(_CircularConv(outputs, outputs), nn.BatchNorm2d(outputs))
-        self.short = nn.Sequential()
-        if inputs != outputs:
-            self.short = nn.Sequential(nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
-        self.subsample = subsample
+        self.body, self.short, self.subsample = block.body, block.short, subsample
+        self.body[0].stride = self.short[0].stride = (1, 1)
 
     def forward(self, images: Tensor) -> Tensor:
-        maps = self.first(images)
-        if self.subsample:
-            maps, images = self.subsample(maps, images)
-        return torch.relu(self.second(maps) + self.short(images))
+        maps, images = self.subsample(self.body[:3](images), images)
+        return torch.relu(self.body[3:](maps) + self.short(images))
 
 
-class _RobustResNet20(nn.Sequential):
+class _RobustResNet20(classifiers.ResNet20):
     def __init__(self, subsample: Subsample) -> None:
-        layers: list[nn.Module] = [_CircularConv(3, 16), nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
-        channels = 16
-        for width in (16, 32, 64):
-            for block in range(3):
-                layers.append(_Block(channels, width, subsample if width > 16 and not block else None))
-                channels = width
-        super().__init__(*layers, *_head(channels))
+        super().__init__()
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d):
+                layer.padding_mode = "circular"
+        for at, block in enumerate(self):
+            if len(getattr(block, "short", ())):
+                self[at] = _Subsampled(block, subsample)
 
 
 class PolyphaseResNet20(_RobustResNet20):

@@ -20,7 +20,7 @@ import torch
 import unshift
 from unshift.files import write_atomically
 
-__all__ = ["RESULTS", "Options", "Result", "commit", "read", "refuse_dirty", "write"]
+__all__ = ["RESULTS", "Options", "Result", "commit", "is_ancestor", "read", "refuse_dirty", "write"]
 
 Result = dict[str, Any]
 """One measurement, as JSON holds it. Pixels go under the key ``pictures``, which is not stored."""
@@ -39,6 +39,12 @@ class Options:
     quick: bool = False
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     progress: bool = True
+    methods: tuple[str, ...] = ()
+    """Further rows of ``rivals``: functions, as ``module:function``."""
+
+
+def _git(*words: str, root: Path = ROOT) -> str:
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def commit(root: Path = ROOT) -> tuple[str | None, bool]:
@@ -46,17 +52,25 @@ def commit(root: Path = ROOT) -> tuple[str | None, bool]:
 
     Results and pages are written by runs, so changes of these do not count.
     """
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout.strip()
-
     try:
-        if Path(git("rev-parse", "--show-toplevel")).resolve() != root.resolve():
+        if Path(_git("rev-parse", "--show-toplevel", root=root)).resolve() != root.resolve():
             return None, False
-        changed = git("status", "--porcelain", "--", "unshift", "reproduction", "benchmarks", ":!*/results*")
-        return git("rev-parse", "--short", "HEAD"), bool(changed)
+        code = ("unshift", "reproduction", "benchmarks", ":!*/results*")
+        changed = _git("status", "--porcelain", "--", *code, root=root)
+        return _git("rev-parse", "--short", "HEAD", root=root), bool(changed)
     except (OSError, subprocess.CalledProcessError):
         return None, False
+
+
+def is_ancestor(name: str | None) -> bool:
+    """Return whether a commit is part of the history of this checkout. Outside of a checkout: whether it has a name."""
+    if name is None or commit()[0] is None:
+        return name is not None
+    try:
+        _git("merge-base", "--is-ancestor", name, "HEAD")
+    except subprocess.CalledProcessError:
+        return False
+    return True
 
 
 def refuse_dirty(allowed: bool) -> dict[str, Any]:

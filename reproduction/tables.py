@@ -1,11 +1,9 @@
-"""Tables and pictures, and the one function that renders them: for a terminal, as Markdown or as HTML."""
+"""Tables and pictures, and the one function that renders them: for a terminal, or as Markdown."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Literal
 
 __all__ = ["Block", "Picture", "Row", "Style", "Table", "render"]
@@ -64,34 +62,32 @@ class Picture:
 
 
 Block = str | Table | Picture
-"""A paragraph (words between backticks are code), a table or a picture."""
+"""A paragraph, a table or a picture."""
 
 
 def render(
     blocks: Iterable[Block],
-    form: Literal["terminal", "markdown", "html"],
+    form: Literal["terminal", "markdown"],
     link: Callable[[Picture], str] = lambda _: "",
 ) -> str:
     """Return blocks as text.
 
     Args:
         blocks: What an item shows.
-        form: Aligned columns for a terminal, Markdown, or HTML for the body of a page.
-        link: Returns the target of a picture's image tag, or an empty string to leave the picture out.
+        form: Aligned columns for a terminal, or Markdown.
+        link: Returns the target of a picture, or an empty string to leave the picture out.
     """
     parts = []
     for block in blocks:
         if isinstance(block, str):
-            parts.append(f"<p>{_code(block)}</p>" if form == "html" else block)
+            parts.append(block)
             continue
         if isinstance(block, Table):
-            parts.append({"terminal": _aligned, "markdown": _markdown, "html": _html}[form](block))
-        elif form != "terminal" and (target := link(block)):
-            image = f'<img alt="{escape(block.alt)}" src="{escape(target)}">'
-            parts.append(image if form == "html" else f"![{block.alt}]({target})")
+            parts.append((_aligned if form == "terminal" else _markdown)(block))
+        elif form == "markdown" and (target := link(block)):
+            parts.append(f"![{block.alt}]({target})")
         if block.notes:
-            notes = map(_code, block.notes) if form == "html" else block.notes
-            parts.append("\n".join(notes) if form == "terminal" else f"<sub>{'<br>'.join(notes)}</sub>")
+            parts.append("\n".join(block.notes) if form == "terminal" else f"<sub>{'<br>'.join(block.notes)}</sub>")
     return ("\n" if form == "terminal" else "\n\n").join(parts)
 
 
@@ -114,16 +110,3 @@ def _markdown(table: Table) -> str:
         bold = "**" if row.style == "restored" else ""
         lines.append(f"| {' | '.join(f'{bold}{cell}{bold}' for cell in [row.label, *row.cells])} |")
     return "\n".join(lines)
-
-
-def _html(table: Table) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
-    lines = [f"<tr><th>{escape(table.corner)}</th>{head}</tr>"]
-    for row in table.rows:
-        cells = "".join(f"<td>{escape(cell)}</td>" for cell in row.cells)
-        lines.append(f'<tr class="{row.style}"><th>{escape(row.label)}</th>{cells}</tr>')
-    return f"<table>{''.join(lines)}</table>"
-
-
-def _code(text: str) -> str:
-    return re.sub("`(.*?)`", r"<code>\1</code>", escape(text))

@@ -26,7 +26,6 @@ PRINTS = {
     "fit_on_a_folder": ["180 photos", "1,024 moves", "0 mismatches"],
     "segmentation": ["alone", "False", "wrapped", "True"],
     "in_a_dataloader": ["not restored", "restored"],
-    "light_curves": ["all observations", "12 observations", "50 new stars"],
     "which_layer_breaks": ["MaxPool2d", "BREAKS IT", "equivariant"],
 }
 

@@ -34,6 +34,7 @@ ITEMS = [
     "light-curves",
     "confidence",
     "moves",
+    "noise",
     "unaligned",
 ]
 ALIASES = {"fig5": "volumes", "fig6": "rotation"}

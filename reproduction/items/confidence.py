@@ -76,7 +76,7 @@ def _test(data: str, restorer: Any, options: Options) -> Tensor:
 
 
 def tables(results: dict[str, Any], case: str) -> list[Block]:
-    """Return the risk before and after calibration, its plots, and the confidences of other images."""
+    """Return the risk before and after calibration, its plot, and the confidences of other images."""
     result = results[case]
     own, before = result["after"], result["before"]
     forms = ["{:.4f}", *["{:.2f}"] * len(COVERAGES)]
@@ -107,11 +107,9 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
         "confidence than one of that kind (area under the ROC curve; 0.5 is chance)."
     )
     worth = {"before": before, "calibrated": own}
-    name = f"confidence-{case}"
     return [
         Table("", columns, rows, [note]),
-        Picture(f"{name}-calibration", "Share restored exactly against confidence", lambda: _draw_calibration(worth)),
-        Picture(f"{name}-risk-coverage", "Error rate against coverage", lambda: _draw_risk(worth)),
+        Picture(f"confidence-{case}-calibration", "Share restored exactly against confidence", lambda: _draw(worth)),
         Table("images", ["n", "mean confidence", "rejected", "separation"], foreign, [foreign_note]),
     ]
 
@@ -120,7 +118,7 @@ def _risk_at(worth: Mapping[str, Any], coverage: float) -> float:
     return float(next(wrong for share, wrong, _ in worth["risk"] if share >= coverage - 1e-9))
 
 
-def _draw_calibration(worth: Mapping[str, Any]) -> bytes:
+def _draw(worth: Mapping[str, Any]) -> bytes:
     figure, axes = plots.axes(4.6, 4.0)
     axes.plot([0, 1], [0, 1], color=plots.PAPER, linewidth=1)
     for color, (name, one) in zip(plots.LINES, worth.items(), strict=False):
@@ -129,17 +127,5 @@ def _draw_calibration(worth: Mapping[str, Any]) -> bytes:
         axes.scatter(confidence, share, [8 + 120 * n / one["images"] for n in count], color=color)
     axes.set_xlabel("confidence")
     axes.set_ylabel("share restored exactly")
-    axes.legend(frameon=False, loc="upper left")
-    return plots.png(figure)
-
-
-def _draw_risk(worth: Mapping[str, Any]) -> bytes:
-    figure, axes = plots.axes(4.6, 4.0)
-    for color, (name, one) in zip(plots.LINES, worth.items(), strict=False):
-        coverage, wrong, _ = zip(*one["risk"], strict=True)
-        axes.plot([100 * x for x in coverage], [100 * x for x in wrong], color=color, label=name)
-    axes.set_xlabel("coverage: images of highest confidence (%)")
-    axes.set_ylabel("not restored exactly (%)")
-    axes.set_ylim(bottom=0)
     axes.legend(frameon=False, loc="upper left")
     return plots.png(figure)

@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import statistics
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,7 @@ from torch import Tensor, nn
 import unshift
 from reproduction import wallpapers
 from reproduction.records import Options, Result
-from reproduction.tables import Block, Row, Table
+from reproduction.tables import Block
 from reproduction.translation import Case, Memo, curve, table
 from reproduction.translation import measure as measure_scopes
 from unshift.data import DataError, to_float
@@ -38,7 +35,6 @@ SIZE = 240
 CROPS = 15
 """Crops of each test photograph."""
 SCOPES = [0, 8, 15, 30, 60, 90, 120]
-BATCHES = (1, 16)
 
 
 class Lite1(nn.Module):
@@ -65,52 +61,29 @@ class Lite1(nn.Module):
         return logits
 
 
-def measure(case: str, options: Options) -> Result:
-    """Return the share of unchanged predictions at each scope, and the time of restoring and of classifying.
-
-    A quick run takes noise and an untrained network.
-    """
-    count = 0
+def photos_and_classifier(options: Options) -> tuple[Tensor, nn.Module, str]:
+    """Return crops of the test photographs, the classifier, and its name; in a quick run noise and an untrained one."""
     if options.quick:
-        images = torch.rand(6, 3, 48, 48, generator=torch.Generator().manual_seed(0))
         torch.manual_seed(0)
-        network: nn.Module = nn.Sequential(nn.Conv2d(3, 9, 9, 8), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    else:
-        paths = list(wallpapers.photographs("test").values())
-        count = len(paths)
-        images, network = to_float(wallpapers.crops_of(paths, (SIZE, SIZE), CROPS * count)), Lite1()
-    classifier, restorer = Memo(network), unshift.load("photos")
-    loaded = Case(
-        f"crops of {count} photographs, {images.shape[-2]}x{images.shape[-1]}",
-        images,
-        predict(classifier, images, batch_size=16),
-        classifier,
-        "EfficientNet-Lite1",
-        {"photos": restorer},
-        options,
-    )
+        network = nn.Sequential(nn.Conv2d(3, 9, 9, 8), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        return torch.rand(6, 3, 48, 48, generator=torch.Generator().manual_seed(0)), network, "untrained"
+    paths = list(wallpapers.photographs("test").values())
+    return to_float(wallpapers.crops_of(paths, (SIZE, SIZE), CROPS * len(paths))), Lite1(), "EfficientNet-Lite1"
+
+
+def measure(case: str, options: Options) -> Result:
+    """Return the share of unchanged predictions at each scope."""
+    images, network, title = photos_and_classifier(options)
+    classifier, count = Memo(network), len(images) // CROPS
+    answers = predict(classifier, images, batch_size=16)
+    named = f"crops of {count} photographs, {images.shape[-2]}x{images.shape[-1]}"
+    loaded = Case(named, images, answers, classifier, title, {"photos": unshift.load("photos")}, options)
     scopes = [scope for scope in SCOPES if scope <= images.shape[-1] // 2]
-    cost = [_cost(restorer, network, images[:n], 3 if options.quick else 30) for n in BATCHES]
-    return {**measure_scopes(loaded, scopes, batch_size=16), "photographs": count, "cost": cost}
-
-
-@torch.no_grad()
-def _cost(restorer: nn.Module, classifier: nn.Module, images: Tensor, repeats: int) -> Result:
-    """Return the median milliseconds of restoring and of classifying a batch; the two alternate."""
-    times: dict[str, list[float]] = {"restore": [], "classify": []}
-    steps: dict[str, Callable[[Tensor], Tensor]] = {"restore": restorer, "classify": classifier}
-    for turn in range(2 + repeats):
-        for name, step in steps.items():
-            started = time.perf_counter()
-            step(images)
-            if turn >= 2:
-                times[name].append(1000 * (time.perf_counter() - started))
-    median = {name: statistics.median(taken) for name, taken in times.items()}
-    return {"batch": len(images), **median, "share": median["restore"] / median["classify"]}
+    return {**measure_scopes(loaded, scopes, batch_size=16), "photographs": count}
 
 
 def tables(results: dict[str, Any], case: str) -> list[Block]:
-    """Return the table, the curve and the times."""
+    """Return the table and the curve."""
     result = results[case]
     shown = table(result)
     note = (
@@ -118,18 +91,5 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
         f"n = {result['images']}, seeds {', '.join(map(str, result['seeds']))}. Consistent: photos with the same "
         "prediction for all seeds."
     )
-    rows = [
-        Row(
-            str(cost["batch"]),
-            [cost[name] for name in ("restore", "classify", "share")],
-            form=["{:.1f}"] * 2 + ["{:.1%}"],
-        )
-        for cost in result["cost"]
-    ]
-    columns = ["restore, ms", "classify, ms", "restore / classify"]
     picture = replace(curve("imagenet", [result]), alt=f"Predictions kept against the shift, {result['data']}")
-    return [
-        replace(shown, notes=[note, *shown.notes[1:]]),
-        picture,
-        Table("batch", columns, rows, ["Medians; restoring and classifying alternate within one run."]),
-    ]
+    return [replace(shown, notes=[note, *shown.notes[1:]]), picture]

@@ -17,10 +17,9 @@ import numpy as np
 import torch
 
 import unshift
-from reproduction import plots
 from reproduction.folding import BANDS, BINS, Array, Star, fold, read_stars, sampled
 from reproduction.records import Options, Result
-from reproduction.tables import Block, Picture, Row, Table
+from reproduction.tables import Block, Row, Table
 from unshift.data import root
 
 CASES = {"rr-lyrae": ("rr-lyrae",)}
@@ -44,7 +43,6 @@ def measure(case: str, options: Options) -> Result:
     order = np.random.default_rng(0).permutation(len(stars))
     fresh = np.setdiff1d(order, order[TUNED])
     off: dict[str, dict[str, list[float]]] = {}
-    pictured: Result = {}
     for part in np.array_split(order, parts):
         held = [stars[at] for at in part if at in fresh]
         if not held:
@@ -65,13 +63,12 @@ def measure(case: str, options: Options) -> Result:
                     phase = np.array([phase_of(star, at) for star, at in zip(shown, ahead.tolist(), strict=True)])
                     error = np.abs((phase - ahead + 0.5) % 1 - 0.5)
                     off.setdefault(name, {}).setdefault(str(count), []).extend(error.tolist())
-                pictured = pictured or _pictured(shown[0], float(ahead[0]), restorer)
     rates = {
         name: {count: float(np.mean(np.array(errors) <= CLOSE)) for count, errors in by.items()}
         for name, by in off.items()
     }
     sizes = {"stars": len(fresh), "tuned": len(order) - len(fresh), "parts": parts, "draws": DRAWS}
-    return {**sizes, "rates": rates, "curve": pictured}
+    return {**sizes, "rates": rates}
 
 
 def _random_stars(count: int = 20) -> list[Star]:
@@ -134,16 +131,8 @@ def _fitted(star: Star, ahead: float, templates: Array) -> float:
     return float(np.unravel_index(gain.argmax(), gain.shape)[1]) / BINS
 
 
-def _pictured(star: Star, ahead: float, restorer: unshift.Restorer) -> Result:
-    """Return the observations of one star in r, as folded, and the estimated shift."""
-    time, magnitude = star.observed["r"].T
-    phase = ((time - star.epoch) / star.period + ahead) % 1
-    shift = _restored(restorer, star, ahead)
-    return {"phase": phase.round(4).tolist(), "magnitude": magnitude.tolist(), "shift": shift}
-
-
 def tables(results: dict[str, Any], case: str) -> list[Block]:
-    """Return the table and a picture of one star."""
+    """Return the table."""
     result = results[case]
     rows = []
     for name, rates in result["rates"].items():
@@ -157,23 +146,4 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
         "published epochs come from a fit of templates to all observations."
     )
     columns = ["all observations", *(f"{count} a band" for count in COUNTS[1:])]
-    alt, curve = "A light curve folded from a random epoch, and restored to begin at its maximum", result["curve"]
-    return [Table("", columns, rows, [note]), Picture("light-curve", alt, (lambda: _draw(curve)) if curve else None)]
-
-
-def _draw(curve: Result) -> bytes:
-    figure = plots.figure(8, 2.8, layout="constrained")
-    phase = np.array(curve["phase"])
-    for plot, title, moved in zip(
-        figure.subplots(1, 2, sharey=True),
-        ("folded from a random epoch", "restored: from its maximum"),
-        (phase, (phase - curve["shift"]) % 1),
-        strict=True,
-    ):
-        plot.scatter(moved, curve["magnitude"], s=9, color=plots.RESTORED if moved is not phase else plots.BARE)
-        plot.set_title(title, fontsize=10)
-        plot.set_xlabel("phase (cycles)")
-        plot.grid(alpha=0.25)
-    figure.axes[0].set_ylabel("r (magnitudes)")
-    figure.axes[0].invert_yaxis()
-    return plots.png(figure)
+    return [Table("", columns, rows, [note])]

@@ -6,17 +6,22 @@ Paper: no comparison.
 Cost: 1 min on MNIST; 3 min on CIFAR-10, most of it ResNet-18. ``python -m reproduction fetch rivals`` trains the rivals
     that need it, once, in 50 min.
 
-A frozen LeNet-5 on digits, a frozen ResNet-18 that others trained on photos with and without a margin, and ResNet-20
-trained several times by one recipe. A new row is one function here and one line in ROWS.
+A frozen LeNet-5 on digits, shifted or rotated, a frozen ResNet-18 that others trained on photos with and without a
+margin, and ResNet-20 trained several times by one recipe. A new row is one function here and its name in ROWS, or
+anywhere else with ``--method module:function``.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
+from importlib import import_module
 from typing import Any, Literal
 
 import torch
@@ -29,19 +34,23 @@ import unshift
 from reproduction import classifiers, plots
 from reproduction.classifiers import Frozen, Recipe, frozen
 from reproduction.images import images_of, labelled
+from reproduction.items.rotation import principal_axis
 from reproduction.records import Options, Result
 from reproduction.spatial_transformer import SpatialTransformer
 from reproduction.tables import Block, Picture, Row, Style, Table
 from reproduction.translation import FACTS, Memo, training_note
 from unshift import apply, undo
-from unshift.coordinates import draw_shifts
-from unshift.data import DataError, dataset, prepare, root, to_float
+from unshift.coordinates import draw_shifts, rotate
+from unshift.data import DataError, dataset, prepare, resize, root, to_float
 from unshift.files import write_atomically
 from unshift.progress import tracked
 
-SCOPES: tuple[int | None, ...] = (0, 1, 4, 8, None)
-COLUMNS = ("unshifted", "up to 1", "up to 4", "up to 8", "any shift")
+SHIFTS: dict[str, int | None] = {"unshifted": 0, "up to 1": 1, "up to 4": 4, "up to 8": 8, "any shift": None}
+ANGLES: dict[str, float] = {"upright": 0, "up to 15°": 15, "up to 45°": 45, "up to 90°": 90, "any angle": 180}
+"""The moves of each column: the largest shift in pixels, or the largest angle in degrees."""
 SEED = 0
+TURNS = 36
+"""Rotations that methods of many passes try."""
 Views = Callable[[Tensor], Iterator[Tensor]]
 """From a batch of images to what the classifier sees of it, one batch for each view."""
 
@@ -56,13 +65,24 @@ class Setting:
     restorer: str
     count: int
     many: int
-    """Number of images for methods of 81 passes."""
+    """Number of images for methods of more than nine passes."""
+    rotated: bool = False
+    """Whether images are rotated instead of shifted."""
 
 
 RESNET18, RESNET20 = "resnet18-cifar10-autoattack", "resnet20-cifar10"
 _PADDED, _PHOTOS = "CIFAR-10 test, padded to 40x40", "CIFAR-10 test, 32x32"
 SETTINGS = {
-    "mnist": Setting("MNIST test, 32x32", "mnist", "lenet5-mnist", "mnist", 10_000, 2000),
+    "mnist": Setting("MNIST test, 32x32", "mnist", "lenet5-mnist", "mnist", 10_000, 1000),
+    "mnist-rotated": Setting(
+        "MNIST test, rotated at 28x28, then enlarged to 224x224",
+        "mnist",
+        "lenet5-mnist",
+        "mnist-rotation",
+        1000,
+        1000,
+        True,
+    ),
     "cifar10-padded": Setting(_PADDED, "cifar10", RESNET18, "cifar10", 500, 100),
     "cifar10-plain": Setting(_PHOTOS, "cifar10", RESNET18, "cifar10-seam", 500, 100),
     "cifar10-trained": Setting(_PHOTOS, "cifar10", f"{RESNET20}-plain", "cifar10-seam", 10_000, 100),
@@ -76,28 +96,60 @@ class Contest:
         self.case, self.options, self.setting = case, options, SETTINGS[case]
         self.restorer: Any = unshift.load(self.setting.restorer)
         self.preparation = self.restorer.trained_on["preparation"]
-        self.images, self.labels = labelled(self.setting.data, options, self.preparation, self.setting.count)
+        count = 4 if options.quick and self.setting.rotated else self.setting.count
+        self.images, self.labels = labelled(self.setting.data, options, self.preparation, count)
         self.frozen: Frozen = frozen(self.setting.classifier, options)
-        self.model = Memo(self.frozen.model)
+        self.model = Memo(self._small if self.setting.rotated else self.frozen.model)
+
+    def _small(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.frozen.model(resize(images, (32, 32)))
+        return logits
 
     @cached_property
-    def mean(self) -> Tensor:
-        """The mean of 10,000 training images."""
-        known = images_of(self.setting.data, self.options, "train").images[:10_000]
-        return to_float(prepare(known, self.preparation)).mean(0)
+    def known(self) -> Tensor:
+        """10,000 training images; 1,000 if they are large."""
+        count = (8 if self.options.quick else 1000) if self.setting.rotated else 10_000
+        return to_float(prepare(images_of(self.setting.data, self.options, "train").images[:count], self.preparation))
+
+    def moved(self) -> dict[str, Tensor]:
+        """Return the images of each column, each moved by its own random shift or angle."""
+        n, size = len(self.images), (self.images.shape[2], self.images.shape[3])
+        if not self.setting.rotated:
+            draws = {at: torch.Generator().manual_seed(SEED) for at in SHIFTS}
+            return {at: apply(self.images, draw_shifts(size, n, SHIFTS[at], draws[at])) for at in SHIFTS}
+        share = 2 * torch.rand(n, dtype=torch.float64, generator=torch.Generator().manual_seed(SEED)) - 1
+        digits, _ = labelled(self.setting.data, self.options, {}, n)
+        return {at: prepare(rotate(digits, most * share), self.preparation) for at, most in ANGLES.items()}
 
 
 def _as_it_is(images: Tensor) -> Iterator[Tensor]:
     yield images
 
 
+def mean(logits: Tensor) -> Tensor:
+    """Return the mean probabilities of all views. Logits are ``(views, batch, classes)``."""
+    return logits.softmax(2).mean(0)
+
+
+def most_confident(logits: Tensor) -> Tensor:
+    """Return the probabilities of the view with the most probable class."""
+    probabilities = logits.softmax(2)
+    return probabilities[probabilities.amax(2).argmax(0), torch.arange(logits.shape[1])]
+
+
+def least_energy(logits: Tensor) -> Tensor:
+    """Return the probabilities of the view with the least energy, the negative log-sum-exp of the logits."""
+    return logits.softmax(2)[logits.logsumexp(2).argmax(0), torch.arange(logits.shape[1])]
+
+
 @dataclass(frozen=True)
 class Rival:
-    """A method: it shows views of each image to a classifier, and returns the mean of the predicted probabilities."""
+    """A method: it shows views of each image to a classifier, and combines the logits to probabilities."""
 
     name: str
     model: Callable[[Tensor], Tensor]
     views: Views = _as_it_is
+    combine: Callable[[Tensor], Tensor] = mean
     passes: int = 1
     parameters: int = 0
     """Parameters that it adds to the classifier."""
@@ -112,11 +164,8 @@ class Rival:
 
     @torch.no_grad()
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the mean probabilities of a batch."""
-        total = torch.zeros(())
-        for view in self.views(images):
-            total = total + self.model(view).softmax(1)
-        return total / self.passes
+        """Return the probabilities of a batch."""
+        return self.combine(torch.stack([self.model(view) for view in self.views(images)]))
 
 
 # --- The methods: from a contest to a rival -------------------------------------------------------------------------
@@ -136,12 +185,19 @@ def restored(contest: Contest) -> Rival:
     return Rival(f"unshift ({name})", contest.model, views, parameters=parameters, style="restored")
 
 
+def _large(contest: Contest, name: str, views: Views, passes: int, combine: Any = mean) -> Rival:
+    """A method of many passes: on fewer images, and without a memo that would hold all views."""
+    count = 4 if contest.options.quick else contest.setting.many
+    model = contest._small if contest.setting.rotated else contest.frozen.model
+    return Rival(f"{name}, {passes:,} passes", model, views, combine, passes, count=count)
+
+
 def augmented(contest: Contest, reach: int) -> Rival:
     """Test-time augmentation: the mean over all shifts of up to ``reach`` pixels along both axes."""
-    passes = (2 * reach + 1) ** 2
-    count = contest.setting.many if passes > 9 else None
-    name = f"test-time augmentation, {passes} shifts"
-    return Rival(name, contest.model, shifted_copies(reach), passes, count=count)
+    passes, views = (2 * reach + 1) ** 2, shifted_copies(reach)
+    if passes > 9:
+        return _large(contest, "test-time augmentation", views, passes)
+    return Rival(f"test-time augmentation, {passes} passes", contest.model, views, passes=passes)
 
 
 def shifted_copies(reach: int) -> Views:
@@ -154,9 +210,52 @@ def shifted_copies(reach: int) -> Views:
     return views
 
 
+def searched(contest: Contest, name: str, combine: Callable[[Tensor], Tensor], step: int = 1) -> Rival:
+    """All poses of an image: the mean of the group, or the pose that makes the frozen classifier most certain.
+
+    The latter is the objective of inverse transformation search, here without its heuristics: every shift in steps of
+    ``step`` pixels, or each of 36 rotations, is tried.
+    """
+    if contest.setting.rotated:
+        return _large(contest, name, rotated_copies, TURNS, combine)
+    size = contest.images.shape[2:]
+
+    def views(images: Tensor) -> Iterator[Tensor]:
+        for shift in itertools.product(*(range(0, n, step) for n in size)):
+            yield torch.roll(images, shift, (2, 3))
+
+    return _large(contest, name, views, math.prod(math.ceil(n / step) for n in size), combine)
+
+
+def rotated_copies(images: Tensor) -> Iterator[Tensor]:
+    """Return 36 rotations, sampled at the 32x32 pixels that the classifier sees only."""
+    for turn in range(TURNS):
+        c, s = math.cos(2 * math.pi * turn / TURNS), math.sin(2 * math.pi * turn / TURNS)
+        grid = F.affine_grid(torch.tensor([[[c, -s, 0.0], [s, c, 0.0]]]), [1, 1, 32, 32], align_corners=False)
+        yield F.grid_sample(images, grid.expand(len(images), -1, -1, -1), align_corners=False)
+
+
+def oriented(contest: Contest, name: str, angle: Callable[[Tensor], Tensor]) -> Rival:
+    """Rotate an image by an angle that follows from its grey values, to the circular mean of upright images."""
+    directions = torch.deg2rad(angle(contest.known))
+    wanted = torch.rad2deg(torch.atan2(directions.sin().mean(), directions.cos().mean()))
+    return Rival(name, contest.model, lambda images: iter([rotate(images, wanted - angle(images))]))
+
+
+def intensity_direction(images: Tensor) -> Tensor:
+    """Return the direction in which an image is brightest, in degrees: the first angular harmonic of its grey values.
+
+    Grey values are weighted by the square of their distance from the middle.
+    """
+    grey, n = images.double().mean(1), images.shape[-1]
+    along = torch.arange(n, dtype=torch.float64) - (n - 1) / 2
+    weight = grey * (along**2 + along[:, None] ** 2).sqrt()
+    return torch.rad2deg(torch.atan2((weight * -along[:, None]).sum((1, 2)), (weight * along).sum((1, 2))))
+
+
 def centre_of_mass(contest: Contest) -> Rival:
     """Shift the circular centre of mass to that of the mean training image."""
-    return Rival("centre of mass", contest.model, centred(contest.mean))
+    return Rival("centre of mass", contest.model, centred(contest.known.mean(0)))
 
 
 def centred(mean: Tensor) -> Views:
@@ -176,7 +275,9 @@ def centred(mean: Tensor) -> Views:
 def correlation(contest: Contest, rule: Literal["phase", "cross"]) -> Rival:
     """Shift to the highest correlation with the mean training image."""
     return Rival(
-        f"{rule}{'-' if rule == 'cross' else ' '}correlation, mean image", contest.model, correlated(contest.mean, rule)
+        f"{rule}{'-' if rule == 'cross' else ' '}correlation, mean image",
+        contest.model,
+        correlated(contest.known.mean(0), rule),
     )
 
 
@@ -237,7 +338,7 @@ def new_transformer(case: str) -> SpatialTransformer:
 
 
 def make_transformer(case: str, *, progress: bool = True) -> None:
-    """Train a spatial transformer on all training images, and save it; a killed run goes on."""
+    """Train a spatial transformer on all training images, and save it."""
     through, recipe = TRANSFORMERS[case]
     transformer, path = new_transformer(case).train(), transformer_path(case)
     train_set = dataset(recipe.data, "train")
@@ -249,12 +350,9 @@ def make_transformer(case: str, *, progress: bool = True) -> None:
         return F.cross_entropy(model(network(images)), labels)
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    checkpoint = path.with_suffix(".checkpoint")
     images = prepare(train_set.images, dict(recipe.preparation))
-    settings: Any = {"loss_of": loss_of, "checkpoint": checkpoint, "progress": progress}
-    classifiers.train(transformer, images, train_set.labels, recipe, **settings)
+    classifiers.train(transformer, images, train_set.labels, recipe, loss_of=loss_of, progress=progress)
     write_atomically(path, to_bytes({key: tensor.contiguous() for key, tensor in transformer.state_dict().items()}))
-    checkpoint.unlink(missing_ok=True)
 
 
 def retrained(contest: Contest, name: str, classifier: str) -> Rival:
@@ -264,23 +362,26 @@ def retrained(contest: Contest, name: str, classifier: str) -> Rival:
     return Rival(name, Memo(other.model), labels=True, retrained=True, training=about)
 
 
-_FROZEN = [
-    nothing,
-    restored,
-    partial(augmented, reach=1),
-    partial(augmented, reach=4),
-    centre_of_mass,
-    partial(correlation, rule="phase"),
-    partial(correlation, rule="cross"),
+_AUGMENTED = [partial(augmented, reach=1), partial(augmented, reach=4)]
+_SEARCHED = [
+    partial(searched, name="mean over all poses", combine=mean),
+    partial(searched, name="most confident pose", combine=most_confident),
+    partial(searched, name="pose of least energy", combine=least_energy),
 ]
+_PLACED = [centre_of_mass, partial(correlation, rule="phase"), partial(correlation, rule="cross")]
+_FEW = partial(searched, name="most confident of every fourth shift", combine=most_confident, step=4)
 ROWS: dict[str, list[Callable[[Contest], Rival]]] = {
     "mnist": [
-        *_FROZEN,
-        transformed,
+        *(nothing, restored, *_AUGMENTED, *_SEARCHED, *_PLACED, transformed),
         partial(retrained, name="trained with any shift", classifier="lenet5-mnist-shifts"),
     ],
-    "cifar10-padded": [*_FROZEN, transformed],
-    "cifar10-plain": _FROZEN,
+    "mnist-rotated": [
+        *(nothing, restored, *_SEARCHED),
+        partial(oriented, name="principal axis", angle=principal_axis),
+        partial(oriented, name="direction of intensity", angle=intensity_direction),
+    ],
+    "cifar10-padded": [nothing, restored, *_AUGMENTED, _FEW, *_PLACED, transformed],
+    "cifar10-plain": [nothing, restored, *_AUGMENTED, _FEW, *_PLACED],
     "cifar10-trained": [
         nothing,
         restored,
@@ -292,6 +393,7 @@ ROWS: dict[str, list[Callable[[Contest], Rival]]] = {
 """The rows of each table, in order."""
 CASES = {
     "mnist": ("mnist", "lenet5-mnist", "lenet5-mnist-shifts", "transformer-mnist"),
+    "mnist-rotated": ("mnist", "lenet5-mnist"),
     "cifar10-padded": ("cifar10", RESNET18, "transformer-cifar10-padded"),
     "cifar10-plain": ("cifar10", RESNET18),
     "cifar10-trained": ("cifar10", *(f"{RESNET20}-{kind}" for kind in ("plain", "shifts", "polyphase", "blurred"))),
@@ -304,18 +406,30 @@ CASES = {
 def measure(case: str, options: Options) -> Result:
     """Return the accuracies of each method at all scopes, in percent, and its cost."""
     contest = Contest(case, options)
-    images, size = contest.images, (contest.images.shape[2], contest.images.shape[3])
-    shifted = [
-        apply(images, draw_shifts(size, len(images), scope, torch.Generator().manual_seed(SEED))) for scope in SCOPES
-    ]
+    moved = contest.moved()
     return {
         "data": contest.setting.title,
-        "images": len(images),
+        "images": len(contest.images),
         "seed": SEED,
         "classifier": contest.frozen.title,
         "training": {key: value for key, value in contest.frozen.about.items() if key in FACTS},
-        "rivals": [_entry(make(contest), shifted, contest) for make in ROWS[case]],
+        "columns": list(moved),
+        "rivals": [
+            _entry(make(contest), list(moved.values()), contest)
+            for make in (*ROWS[case], *map(_named, options.methods))
+        ],
     }
+
+
+def _named(method: str) -> Callable[[Contest], Rival]:
+    """Return the function that ``--method module:function`` names."""
+    module, _, function = method.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        made: Callable[[Contest], Rival] = getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"--method needs module:function, such as mine:mirrored, got {method!r} ({error})") from error
+    return made
 
 
 def _entry(rival: Rival, shifted: list[Tensor], contest: Contest) -> Result:
@@ -359,7 +473,8 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
     """Return the table, and accuracy against time."""
     result = results[case]
     entries = result["rivals"]
-    columns = [*COLUMNS, "consistent", "same bits", "ms/image", "passes", "parameters added", "labels", "retrained"]
+    names = result.get("columns", list(SHIFTS))
+    columns = [*names, "consistent", "same bits", "ms/image", "passes", "parameters added", "labels", "retrained"]
     rated = [_rated(entry) for entry in entries]
     whole = [entry for entry in entries if entry["images"] == result["images"]]
     best = [max(column) for column in zip(*(_rated(entry) for entry in whole), strict=True)]
@@ -371,16 +486,21 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
         cells = [*entry["accuracy"], entry["consistent"], entry["same_bits"], entry["milliseconds"]]
         cells += [f"{entry['passes']}", f"{entry['parameters']:,}", *flags]
         rows.append(Row(entry["name"] + few, cells, entry["style"], [*forms, *["{}"] * 4]))
+    how = (
+        "rotated by its own random angle"
+        if "rotated" in result["data"]
+        else "shifted circularly by its own random shift"
+    )
     notes = [
         f"{result['classifier']}: accuracy in %, {result['data']}, n = {result['images']:,}, the same images for all, "
-        f"each shifted circularly by its own random shift, seed {result['seed']}. *: best of its column, without rows "
+        f"each {how}, seed {result['seed']}. *: best of its column, without rows "
         "of fewer images. Consistent: images with the same prediction in all five columns; same bits: with the same "
         "probabilities, bit for bit. Parameters: added to the classifier.",
-        _better(whole),
+        _better(whole, names),
         training_note(result),
         *(_training(entry) for entry in entries if entry.get("training")),
     ]
-    alt = f"Accuracy at any shift against the time per image, {result['data']}"
+    alt = f"Accuracy at {names[-1]} against the time per image, {result['data']}"
     picture = Picture(f"rivals-{case}", alt, lambda: _draw(result))
     return [Table("", columns, rows, [note for note in notes if note]), picture]
 
@@ -401,10 +521,10 @@ def _rated(entry: dict[str, Any]) -> list[float]:
     return [*entry["accuracy"], entry["consistent"], entry["same_bits"], -entry["milliseconds"]]
 
 
-def _better(entries: list[dict[str, Any]]) -> str:
+def _better(entries: list[dict[str, Any]], columns: list[str]) -> str:
     """Return which methods are better than unshift, and in which columns."""
     ours = next(entry for entry in entries if entry["style"] == "restored")
-    names = [*COLUMNS, "consistent", "same bits", "time"]
+    names = [*columns, "consistent", "same bits", "time"]
     won = []
     for entry in entries:
         better = zip(names, _rated(entry), _rated(ours), strict=True)
@@ -425,6 +545,6 @@ def _draw(result: Result) -> bytes:
     axes.set_xscale("log")
     axes.margins(x=0.25, y=0.12)
     axes.set_xlabel("ms per image, classifier included")
-    axes.set_ylabel("accuracy at any shift (%)")
+    axes.set_ylabel("accuracy under any move (%)")
     axes.set_title(f"{result['classifier']}, {result['data']}, n = {result['images']:,}", fontsize=10, loc="left")
     return plots.png(figure)

@@ -26,7 +26,6 @@ from reproduction.classifiers import (
 from reproduction.networks import ARCHITECTURES
 from unshift.data import DataError, ImageSet, dataset, prepare, to_float
 from unshift.evaluation import accuracy
-from unshift.training.checkpoint import Checkpoint
 
 TINY = Recipe("resnet20", epochs=2, small_epochs=1, batch_size=16, optimizer="sgd", learning_rate=0.05, flips=True)
 RESNET, DENSE = BORROWED
@@ -77,34 +76,6 @@ def test_a_window_is_a_part_of_its_image_at_its_own_place():
         assert torch.equal(window, image[row : row + 4, column : column + 4])
         places.add((row, column))
     assert len(places) > 1
-
-
-class Killed(BaseException):
-    """Stands for a kill: nothing may catch it."""
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_a_killed_training_goes_on_to_the_same_weights(stripes, tmp_path, monkeypatch, optimizer):
-    recipe, path = replace(TINY, optimizer=optimizer, scope=2), tmp_path / "run.checkpoint"
-    whole, saves = trained(recipe, *stripes), Checkpoint.save_sometimes
-    for die_at in (2, 5, 9):  # in the half-size part, at its end, and near the end
-
-        def save_and_die(self, run, die_at=die_at):
-            self.every_seconds = 0
-            saves(self, run)
-            if run.step == die_at:
-                raise Killed
-
-        monkeypatch.setattr(Checkpoint, "save_sometimes", save_and_die)
-        with pytest.raises(Killed):
-            trained(recipe, *stripes, checkpoint=path)
-    monkeypatch.setattr(Checkpoint, "save_sometimes", saves)
-    resumed = trained(recipe, *stripes, checkpoint=path)
-    assert all(
-        torch.equal(a, b) for a, b in zip(whole.state_dict().values(), resumed.state_dict().values(), strict=True)
-    )
-    with pytest.raises(ValueError, match="epochs"):
-        trained(replace(recipe, epochs=3), *stripes, checkpoint=path)
 
 
 def test_a_loss_that_is_not_finite_stops_the_training(stripes):

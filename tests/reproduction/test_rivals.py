@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from dataclasses import replace
 
 import pytest
@@ -34,15 +35,38 @@ def digits():
 
 def logits(images):
     """A classifier that is not invariant to shifts."""
-    return images.flatten(1)[:, ::100] * 5
+    return images.flatten(1)[:, ::100] * 5 if images.shape[-1] > 8 else images.flatten(1)[:, :10] * 5
 
 
 def test_test_time_augmentation_is_the_mean_over_shifted_copies(digits):
     copies = [torch.roll(digits, (i, j), (2, 3)) for i in (-1, 0, 1) for j in (-1, 0, 1)]
     expected = torch.stack([logits(copy).softmax(1) for copy in copies]).mean(0)
-    torch.testing.assert_close(rivals.Rival("9", logits, rivals.shifted_copies(1), 9)(digits), expected)
+    torch.testing.assert_close(rivals.Rival("9", logits, rivals.shifted_copies(1), passes=9)(digits), expected)
     assert len(list(rivals.shifted_copies(4)(digits))) == 81
     assert torch.equal(rivals.Rival("nothing", logits)(digits), logits(digits).softmax(1))
+
+
+def test_a_search_takes_the_most_certain_of_all_shifts():
+    images = torch.rand(3, 1, 8, 8)
+    contest = types.SimpleNamespace(
+        images=images, options=QUICK, setting=rivals.SETTINGS["mnist"], frozen=types.SimpleNamespace(model=logits)
+    )
+    copies = torch.stack([logits(torch.roll(images, (i, j), (2, 3))) for i in range(8) for j in range(8)])
+    confident = rivals.searched(contest, "confident", rivals.most_confident)
+    least = rivals.searched(contest, "energy", rivals.least_energy, step=2)
+    assert (confident.passes, least.passes) == (64, 16)
+    assert torch.equal(confident(images).amax(1), copies.softmax(2).amax((0, 2)))
+    even = copies.view(8, 8, 3, -1)[::2, ::2].flatten(0, 1)
+    rows = even.logsumexp(2).argmax(0)
+    assert torch.equal(least(images), even.softmax(2)[rows, torch.arange(3)])
+
+
+def test_the_direction_of_intensity_follows_the_rotation():
+    blob = torch.zeros(1, 1, 41, 41)
+    blob[..., 18:23, 30:36] = 1
+    for angle in (0.0, 30.0, 90.0, 200.0):
+        error = (rivals.intensity_direction(rotate(blob, angle)) - angle + 180) % 360 - 180
+        assert error.abs() < 1.5
 
 
 @pytest.mark.parametrize(
