@@ -1,9 +1,6 @@
-"""3D-MNIST is regenerated, its published file is read, and volumes are restored exactly."""
+"""3D-MNIST is regenerated, and volumes are restored exactly."""
 
 from __future__ import annotations
-
-import sys
-import types
 
 import numpy as np
 import pytest
@@ -12,8 +9,8 @@ from samples import blobs, make_restorer
 
 import unshift
 from unshift import apply
-from unshift.data import DataError, dataset
-from unshift.data.mnist3d import MNIST3D, load_h5, voxelise
+from unshift.data import dataset
+from unshift.data.mnist3d import MNIST3D, voxelise
 from unshift.evaluation import restoration_rates
 from unshift.shifts import all_shifts
 from unshift.testing import verify
@@ -83,57 +80,6 @@ def test_mnist3d_is_made_of_embedded_digits(monkeypatch, tmp_path):
 def test_an_empty_digit_is_refused():
     with pytest.raises(ValueError, match="pixel"):
         voxelise(np.zeros((28, 28)))
-
-
-# --- the published file -----------------------------------------------------------------------------
-
-
-def fake_h5py(monkeypatch, content):
-    """Replace h5py, which is optional, by a fake whose files are dictionaries of arrays."""
-
-    class File(dict):
-        def __init__(self, path, mode):
-            assert mode == "r"
-            if isinstance(content, Exception):
-                raise content
-            super().__init__(content)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            return None
-
-    module = types.ModuleType("h5py")
-    module.File = File
-    monkeypatch.setitem(sys.modules, "h5py", module)
-
-
-def test_the_published_file_is_read(monkeypatch, tmp_path):
-    path = tmp_path / "full_dataset_vectors.h5"
-    path.touch()
-    vectors = np.random.default_rng(0).random((3, 4096))
-    fake_h5py(monkeypatch, {"X_train": vectors, "y_train": np.array([5, 0, 4])})
-    found = load_h5(path, "train")
-    assert found.images.shape == (3, 1, 32, 32, 32)
-    assert torch.equal(found.images[1, 0, 8:24, 8:24, 8:24], torch.from_numpy(vectors[1].reshape(16, 16, 16)).float())
-    assert found.labels.tolist() == [5, 0, 4]
-    with pytest.raises(DataError, match=r"full_dataset_vectors\.h5"):
-        load_h5(path, "test")
-    fake_h5py(monkeypatch, {"X_train": vectors[:, :10], "y_train": np.array([5, 0, 4])})
-    with pytest.raises(DataError, match=r"\(n, 4096\)"):
-        load_h5(path, "train")
-    fake_h5py(monkeypatch, OSError("no signature"))
-    with pytest.raises(DataError, match="no signature"):
-        load_h5(path, "train")
-    with pytest.raises(DataError, match="absent"):
-        load_h5(tmp_path / "absent.h5", "train")
-
-
-def test_without_h5py_the_error_says_so(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(ValueError, match="h5py"):
-        load_h5(tmp_path / "x.h5")
 
 
 # --- restoring them ---------------------------------------------------------------------------------

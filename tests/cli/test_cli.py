@@ -158,10 +158,10 @@ def test_debug_shows_the_traceback(flags, monkeypatch):
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch):
-    def broken() -> list:
+    def broken() -> Path:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("unshift.data.status", broken)
+    monkeypatch.setattr("unshift.data.root", broken)
     assert isinstance(run("data", "list").exception, ZeroDivisionError)
 
 

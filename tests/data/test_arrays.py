@@ -1,4 +1,4 @@
-"""NumPy files: layouts, labels, no pickles, and errors that name the file."""
+"""NumPy files: axes, labels, no pickles, and errors that name the file."""
 
 from __future__ import annotations
 
@@ -18,27 +18,20 @@ from unshift.data import arrays
 
 
 @pytest.mark.parametrize(
-    ("shape", "layout", "expected"),
+    ("shape", "expected"),
     [
-        ((5, 7, 8), None, (5, 1, 7, 8)),
-        ((5, 2, 7, 8), None, (5, 2, 7, 8)),
-        ((5, 7, 8, 3), None, (5, 3, 7, 8)),
-        ((5, 7, 8, 1), None, (5, 1, 7, 8)),
-        ((5, 3, 8, 3), None, (5, 3, 8, 3)),  # both could be colours: channels first
-        ((5, 3, 8, 3), "nhwc", (5, 3, 3, 8)),
-        ((5, 7, 8, 4), "nhwc", (5, 4, 7, 8)),
-        ((5, 2, 6, 7, 8), None, (5, 2, 6, 7, 8)),
-        ((5, 6, 7, 8), "ndhw", (5, 1, 6, 7, 8)),
-        ((5, 6, 7, 8, 2), "ndhwc", (5, 2, 6, 7, 8)),
-        ((5, 2, 8), "ncl", (5, 2, 8)),
-        ((5, 8, 2), "nlc", (5, 2, 8)),
-        ((5, 8), "nl", (5, 1, 8)),
+        ((5, 7, 8), (5, 1, 7, 8)),
+        ((5, 2, 7, 8), (5, 2, 7, 8)),
+        ((5, 7, 8, 3), (5, 3, 7, 8)),
+        ((5, 7, 8, 1), (5, 1, 7, 8)),
+        ((5, 3, 8, 3), (5, 3, 8, 3)),  # both could be colours: channels first
+        ((5, 2, 6, 7, 8), (5, 2, 6, 7, 8)),
     ],
 )
-def test_layouts(tmp_path, shape, layout, expected):
+def test_layouts(tmp_path, shape, expected):
     array = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     np.save(tmp_path / "a.npy", array)
-    images = data.open_images(tmp_path / "a.npy", layout=layout).images
+    images = data.open_images(tmp_path / "a.npy").images
     assert images.shape == expected
     assert images.dtype == torch.uint8
     assert images.is_contiguous()
@@ -59,9 +52,11 @@ def test_layouts(tmp_path, shape, layout, expected):
 def test_pixels_are_read_exactly(tmp_path_factory, array, zipped):
     path = tmp_path_factory.mktemp("arrays") / ("a.npz" if zipped else "a.npy")
     np.savez_compressed(path, images=array) if zipped else np.save(path, np.asfortranarray(array))
-    images = arrays.load_array(path, "nchw").images
+    images = arrays.load_array(path).images
     assert images.dtype == (torch.uint8 if array.dtype == np.uint8 else torch.float32)
-    assert np.array_equal(images.numpy(), array.astype(images.numpy().dtype))
+    channels_last = array.shape[3] in (1, 3) and array.shape[1] not in (1, 3)
+    wanted = np.moveaxis(array, 3, 1) if channels_last else array
+    assert np.array_equal(images.numpy(), wanted.astype(images.numpy().dtype))
 
 
 def test_npz_with_labels(tmp_path):
@@ -118,10 +113,6 @@ def test_bad_arrays_are_refused_by_name(tmp_path):
         with pytest.raises(ValueError, match=rf"a\.npy.*{problem}"):
             data.open_images(path)
     np.save(path, image)
-    with pytest.raises(ValueError, match=r"layout nhw has 3 axes, shape .* has 4"):
-        data.open_images(path, layout="nhw")
-    with pytest.raises(ValueError, match="layout must be one of"):
-        data.open_images(path, layout="chwn")
     with pytest.raises(ValueError, match="split 'test'"):
         data.open_images(path, "test")
 

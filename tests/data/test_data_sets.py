@@ -82,10 +82,9 @@ def test_the_embedded_mnist_loads_without_a_data_folder(root, split):
 
 
 def test_get_downloads_verifies_and_then_needs_no_network(root, mirrored):
-    rows = {row.name: row for row in data.status()}
-    assert not rows["mnist"].present
-    assert rows["mnist"].size == 9_941_303
-    assert rows["mnist-10k"].present
+    entry = catalogue.find("mnist")
+    assert not entry.present()
+    assert entry.size() == 9_941_303
     with pytest.raises(DataError, match="unshift data get mnist"):
         data.dataset("mnist", "train", download=False)
     mirrored.failures["/mnist/train-labels-idx1-ubyte.gz"] = "503"
@@ -98,9 +97,9 @@ def test_get_downloads_verifies_and_then_needs_no_network(root, mirrored):
     assert len(mirrored.log) == 6  # three files are missing; the dead mirror is tried first
     assert torch.equal(data.dataset("mnist").images, data.dataset("mnist-10k").images)
     assert len(mirrored.log) == 6
-    row = next(row for row in data.status() if row.name == "mnist")
-    assert (row.present, row.where, row.licence) == (True, root / "mnist", "CC BY-SA 3.0")
-    assert 3_000_000 < row.size < 4_000_000
+    assert entry.present()
+    assert entry.folder() == root / "mnist"
+    assert 3_000_000 < entry.size() < 4_000_000
 
 
 def test_cifar_batches_hold_a_label_and_three_planes_per_image():
@@ -179,8 +178,8 @@ def test_a_new_data_set_is_one_entry(monkeypatch):
     monkeypatch.setitem(catalogue.DATASETS, "toy", toy)
     assert data.dataset("toy", "test").images.shape == (2, 1, 4, 4)
     assert data.open_images("toy", size=(8, 8)).images.shape == (6, 1, 8, 8)
-    row = data.status()[-1]
-    assert (row.name, row.present, row.about) == ("toy", True, "ramps, 4x4 grey, 6 + 2")
+    assert toy.present()
+    assert toy.summary() == "ramps, 4x4 grey, 6 + 2"
     monkeypatch.setitem(catalogue.DATASETS, "toy", replace(toy, counts={"train": 7, "test": 2}))
     with pytest.raises(AssertionError, match=r"\(7, 1, 4, 4\).*\(6, 1, 4, 4\)"):
         data.dataset("toy")

@@ -95,7 +95,7 @@ def test_images_of_several_sizes_need_a_size(tmp_path):
     crop = data.open_images(tmp_path, size=(20, 20), fit="crop").images
     assert torch.equal(crop[0], torch.from_numpy(gradient(20, 30)).permute(2, 0, 1)[:, :, 5:25])
     assert torch.equal(crop[1], torch.from_numpy(gradient(30, 20)).permute(2, 0, 1)[:, 5:25])
-    for wrong in [{"size": (0, 4)}, {"fit": "squeeze"}, {"channels": 2}, {"layout": "nhw"}]:
+    for wrong in [{"size": (0, 4)}, {"fit": "squeeze"}, {"channels": 2}]:
         with pytest.raises(ValueError, match=f"{next(iter(wrong))}.*"):
             data.open_images(tmp_path, **{"size": (4, 4)} | wrong)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,14 +25,21 @@ def data_list(as_json: Json = False) -> None:
 
     The folder is $UNSHIFT_DATA, or ~/.cache/unshift. mnist-10k is part of the package.
     """
-    from unshift.data import status
-    from unshift.data.files import root
+    from unshift.data import root
+    from unshift.data.catalogue import DATASETS
 
-    rows = status()
+    rows: list[dict[str, Any]] = [
+        {"name": name, "present": entry.present(), "where": str(entry.folder()), "size": entry.size()}
+        | {"licence": entry.licence, "about": entry.summary()}
+        for name, entry in DATASETS.items()
+    ]
     if as_json:
-        print_json([{**asdict(row), "where": str(row.where)} for row in rows])
+        print_json(rows)
         return
-    cells = [[row.name, "yes" if row.present else "no", file_size(row.size), row.licence, row.about] for row in rows]
+    cells = [
+        [row["name"], "yes" if row["present"] else "no", file_size(row["size"]), row["licence"], row["about"]]
+        for row in rows
+    ]
     print_table(["name", "present", "size", "licence", "content"], cells, right=(2,))
     print(f"\nin {root()}; missing ones are downloaded at first use, or by `unshift data get NAME`")
 

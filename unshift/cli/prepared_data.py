@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,21 +113,15 @@ def _in_memory(source: str) -> bool:
 def _warn_of_colours(images: Any) -> None:
     """Warn if one of the first files has colours: a network of one channel sees only grey values."""
     from unshift.data.photos import ImageFiles
-    from unshift.shifts import format_size
 
     files = getattr(images, "files", images)
     if not isinstance(files, ImageFiles):
         return
-    originals = files.unconverted()
+    coloured = copy.copy(files)
+    coloured.channels = 3
     for row in range(min(SAMPLED, len(images))):
-        image = originals[row]
-        if bool((image != image[:1]).any()):
-            stored, scaled = format_size(image.shape[1:]), format_size(images[row].shape[1:])
-            size = "" if stored == scaled else f", scaled from {stored} to {scaled}"
-            warn(
-                f"this restorer was trained on grey images, but {originals.name(row)} has colours: it sees grey "
-                f"values{size}"
-            )
+        if bool((coloured[row] != coloured[row][:1]).any()):
+            warn(f"this restorer was trained on grey images, but {files.name(row)} has colours: it sees grey values")
             return
 
 

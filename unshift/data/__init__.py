@@ -7,26 +7,11 @@ torch.Size([10000, 1, 28, 28])
 
 from __future__ import annotations
 
-from unshift.data.catalogue import Status, dataset, get, status
+from unshift.data.catalogue import dataset, get
 from unshift.data.files import DataError, root
 from unshift.data.photos import ImageFiles, ImageFolder
 from unshift.data.pixels import ImageSet, pad, prepare, resize, to_float
 from unshift.data.sources import open_images, open_source
 
-__all__ = [
-    "DataError",
-    "ImageFiles",
-    "ImageFolder",
-    "ImageSet",
-    "Status",
-    "dataset",
-    "get",
-    "open_images",
-    "open_source",
-    "pad",
-    "prepare",
-    "resize",
-    "root",
-    "status",
-    "to_float",
-]
+__all__ = ["DataError", "ImageFiles", "ImageFolder", "ImageSet", "dataset", "get", "open_images", "open_source", "pad",
+           "prepare", "resize", "root", "to_float"]  # fmt: skip

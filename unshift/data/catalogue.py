@@ -1,4 +1,4 @@
-"""Load, download and list the named data sets.
+"""Load and download the named data sets.
 
 The official files are checked by their md5, and missing ones are downloaded, which needs the extra ``data``. MNIST's
 test split, ``mnist-10k`` and ``mnist3d`` need no download.
@@ -7,14 +7,13 @@ test split, ``mnist-10k`` and ``mnist3d`` need no download.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 from unshift.data.files import SPLITS, DataError, Entry, root
 from unshift.data.pixels import ImageSet
 
-__all__ = ["DATASETS", "Status", "dataset", "find", "get", "status"]
+__all__ = ["DATASETS", "dataset", "find", "get"]
 
 MODULES = [
     "mnist",
@@ -25,18 +24,6 @@ MODULES = [
 DATASETS: dict[str, Entry] = {
     entry.name: entry for module in MODULES for entry in import_module(f"unshift.data.{module}").ENTRIES
 }
-
-
-@dataclass(frozen=True)
-class Status:
-    """One row of ``unshift data list``; ``size`` is in bytes: on disk, or to download if absent."""
-
-    name: str
-    present: bool
-    where: Path
-    size: int
-    licence: str
-    about: str
 
 
 def find(name: str) -> Entry:
@@ -78,24 +65,9 @@ def dataset(name: str, split: str = "train", *, download: bool = True) -> ImageS
 def get(name: str) -> Path:
     """Download the missing files of a data set, check all of them, and return their folder.
 
-    Args:
-        name: As in ``unshift data list``.
-
-    Raises:
-        ValueError: If there is no such data set.
-        DataError: If a file is damaged or cannot be downloaded.
+    Raise a ``DataError`` if a file is damaged or cannot be downloaded.
     """
     entry = find(name)
     for split in SPLITS:
         entry.download(split)
     return entry.folder()
-
-
-def status() -> list[Status]:
-    """Return one row per data set: whether it is present, where, and its size. Nothing is read or downloaded."""
-    rows = []
-    for entry in DATASETS.values():
-        present = entry.present()
-        size = sum(file.location().stat().st_size for file in entry.all_files()) if present else entry.download_size
-        rows.append(Status(entry.name, present, entry.folder(), size, entry.licence, entry.summary()))
-    return rows

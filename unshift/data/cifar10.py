@@ -7,8 +7,6 @@ from torch import Tensor
 
 from unshift.data.files import Entry, File
 
-__all__ = ["ENTRIES"]
-
 RECORD = 1 + 3 * 32 * 32
 """Bytes of an image: a label, then three planes."""
 

@@ -29,20 +29,6 @@ from torch import Tensor
 from unshift.data.pixels import ImageSet
 from unshift.shifts import format_size
 
-__all__ = [
-    "SPLITS",
-    "DataError",
-    "Entry",
-    "File",
-    "fetch",
-    "fetch_archive",
-    "read",
-    "retrieve",
-    "root",
-    "scratch_folder",
-    "without_password",
-]
-
 SPLITS = ("train", "test")
 TIMEOUT = 30
 """Seconds to connect, and between two packets."""
@@ -71,6 +57,11 @@ class File:
     def name(self) -> str:
         """The last part of the path."""
         return self.path.rpartition("/")[2]
+
+    def move_in(self, path: Path) -> None:
+        """Move a complete file to its place in the data folder."""
+        (root() / self.path).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(path, root() / self.path)
 
     def location(self) -> Path:
         """Return the path to read: in the data folder, or otherwise the copy in the package."""
@@ -107,11 +98,7 @@ def _import_extra(name: str) -> Any:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield an empty folder inside the data folder, to one process at a time.
-
-    Raises:
-        DataError: If the data folder is not writable, or the extra ``data`` is not installed.
-    """
+    """Yield an empty folder inside the data folder, to one process at a time."""
     filelock, folder = _import_extra("filelock"), root() / ".download"
     try:
         root().mkdir(parents=True, exist_ok=True)
@@ -131,10 +118,8 @@ def scratch_folder() -> Iterator[Path]:
 def retrieve(urls: Sequence[str], known_hash: str, folder: Path) -> Path:
     """Download one file into ``folder`` from the first of ``urls`` that serves it, and return its path.
 
-    ``known_hash`` is written as in pooch, such as ``md5:6bbc9ace...``.
-
-    Raises:
-        DataError: If every download fails (the message has each reason), or the extra ``data`` is not installed.
+    ``known_hash`` is written as in pooch, such as ``md5:6bbc9ace...``. If every download fails, raise a ``DataError``
+    with each reason.
     """
     pooch = _import_extra("pooch")
     pooch.get_logger().setLevel("WARNING")
@@ -164,7 +149,7 @@ def fetch(file: File, urls: Sequence[str]) -> None:
     """Download ``file`` into the data folder, unless it is there."""
     with scratch_folder() as folder:
         if not (root() / file.path).is_file():  # another process may have downloaded it in the meantime
-            _move(retrieve(urls, f"md5:{file.download_md5}", folder), file)
+            file.move_in(retrieve(urls, f"md5:{file.download_md5}", folder))
 
 
 def fetch_archive(files: Sequence[File], urls: Sequence[str], md5: str) -> None:
@@ -179,13 +164,7 @@ def fetch_archive(files: Sequence[File], urls: Sequence[str], md5: str) -> None:
                 content = archive.extractfile(file.path)
                 assert content is not None, f"{file.path} is not in the archive with this md5"
                 (folder / "member").write_bytes(content.read())
-                _move(folder / "member", file)
-
-
-def _move(path: Path, file: File) -> None:
-    target = root() / file.path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(path, target)
+                file.move_in(folder / "member")
 
 
 @dataclass(frozen=True)
@@ -227,6 +206,12 @@ class Entry:
         """Return the folder of the files, which may not exist yet."""
         files = self.all_files()
         return files[0].location().parent if files else root() / self.name
+
+    def size(self) -> int:
+        """Return the bytes on disk, or to download if a file is missing."""
+        return (
+            sum(file.location().stat().st_size for file in self.all_files()) if self.present() else self.download_size
+        )
 
     def present(self, *splits: str) -> bool:
         """Return whether the files of these splits (by default all) are on this computer."""

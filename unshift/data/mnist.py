@@ -16,8 +16,6 @@ from torch import Tensor
 
 from unshift.data.files import DataError, Entry, File
 
-__all__ = ["ENTRIES", "MNIST", "MNIST_10K", "read_digits", "read_idx"]
-
 FOLDER = Path(__file__).with_name("mnist-10k")
 NAMES = [f"{split}-{part}-ubyte.gz" for split in ("train", "t10k") for part in ("images-idx3", "labels-idx1")]
 

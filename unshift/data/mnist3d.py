@@ -1,6 +1,6 @@
-"""3D-MNIST: digits as solid bodies, regenerated from MNIST or read from the file published on Kaggle.
+"""3D-MNIST: digits as solid bodies, regenerated from MNIST.
 
-The regenerated set has the first 5,000 training and 1,000 test digits of MNIST. Each pixel above 0 is a box of
+The set has the first 5,000 training and 1,000 test digits of MNIST. Each pixel above 0 is a box of
 1 x 1 x 6 with 5 x 5 points on its front and on its back, and 5 x 30 points on each side whose neighbouring pixel is
 empty. The point cloud is rotated upright by 90 degrees about y, its points are counted in 16 x 16 x 16 voxels of its
 bounding cube, and the counts are divided by the largest. A margin of 8 makes it 32 x 32 x 32.
@@ -11,9 +11,6 @@ belongs to the lower voxel. The points of a face form a grid, so its counts are 
 
 from __future__ import annotations
 
-import importlib
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,14 +18,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from unshift.data.files import DataError, Entry
+from unshift.data.files import Entry
 from unshift.data.mnist import MNIST_10K, read_digits
-from unshift.data.pixels import ImageSet, pad
-
-__all__ = ["H5_NAME", "MNIST3D", "load_h5", "voxelise"]
+from unshift.data.pixels import pad
 
 VOXELS, MARGIN = 16, 8
-H5_NAME = "full_dataset_vectors.h5"
 # Units per pixel: a quarter (5 points from edge to edge) and 6/29 (30 points over 6 pixels) are both whole.
 _UNIT = 116
 _WIDTH_POINTS = np.arange(-2, 3) * (_UNIT // 4)
@@ -93,35 +87,3 @@ def voxelise(digit: Array) -> Array:
         depth = counts(np.zeros(1, int), deep, 0)[0]
         total += depth[:, None, None] * (width.T @ pixels.T.astype(int) @ height)
     return total
-
-
-def load_h5(path: str | os.PathLike[str], split: str = "train") -> ImageSet:
-    """Read the published file of 3D-MNIST. Needs h5py.
-
-    Args:
-        path: A copy of ``full_dataset_vectors.h5``.
-        split: ``"train"`` or ``"test"``.
-
-    Returns:
-        Volumes ``(n, 1, 32, 32, 32)`` like those of ``dataset("mnist3d")``, and labels.
-
-    Raises:
-        ValueError: If h5py is not installed.
-        DataError: If the file is absent, or does not hold 3D-MNIST.
-    """
-    try:
-        h5py = importlib.import_module("h5py")
-    except ImportError as error:
-        raise ValueError(f"reading {H5_NAME} needs h5py: pip install 'unshift[volumes]'") from error
-    if not Path(path).is_file():
-        raise DataError(f"no file {path}; {H5_NAME} is part of 3D MNIST on Kaggle")
-    try:
-        with h5py.File(path, "r") as file:
-            vectors, labels = np.asarray(file[f"X_{split}"]), np.asarray(file[f"y_{split}"])
-    except (OSError, KeyError) as error:
-        raise DataError(f"{path} is not the {H5_NAME} of 3D MNIST ({error})") from error
-    if vectors.shape != (len(labels), VOXELS**3) or labels.ndim != 1:
-        got = f"got {vectors.shape} and {labels.shape}"
-        raise DataError(f"{path} must hold vectors (n, {VOXELS**3}) and labels (n,), {got}")
-    volumes = pad(torch.from_numpy(vectors.astype(np.float32)).view(-1, 1, VOXELS, VOXELS, VOXELS), MARGIN)
-    return ImageSet(volumes, torch.from_numpy(labels.astype(np.int64)), f"{Path(path).name}/{split}", MNIST3D.classes)

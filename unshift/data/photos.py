@@ -11,7 +11,6 @@ Pixels are read as displayed: turned by their EXIF orientation, transparency on 
 
 from __future__ import annotations
 
-import copy
 import functools
 import io
 import os
@@ -29,8 +28,6 @@ from torch.utils.data import Dataset
 
 from unshift.data.pixels import check_options
 from unshift.inputs import flatten_alpha
-
-__all__ = ["ImageFiles", "ImageFolder", "ShardFiles", "check_regular", "image_names", "suffixes"]
 
 _REFUSED = {"EPS", "WMF", "HDF5", "GRIB", "BUFR", "MPEG"}
 
@@ -73,12 +70,6 @@ class ImageFiles(Dataset[Tensor]):
     def name(self, index: int) -> str:
         """Return the path of a file."""
         return os.fsdecode(bytes(self._paths[index]))
-
-    def unconverted(self) -> ImageFiles:
-        """Return the same files, to be read in colour and at their original size."""
-        other = copy.copy(self)
-        other.size, other.channels = None, 3
-        return other
 
     def __getitem__(self, index: int) -> Tensor:
         return self._decode(self.name(index), self.name(index))

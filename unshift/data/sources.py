@@ -11,8 +11,6 @@ from unshift.data import arrays, photos, sequences
 from unshift.data.catalogue import DATASETS, dataset, find
 from unshift.data.pixels import ImageSet, check_options, fit_to, to_channels
 
-__all__ = ["open_images", "open_source"]
-
 
 def open_images(
     source: str | os.PathLike[str],
@@ -21,7 +19,6 @@ def open_images(
     size: tuple[int, int] | None = None,
     fit: str = "resize",
     channels: int | None = None,
-    layout: str | None = None,
 ) -> ImageSet:
     """Load images from a data set, a folder or a file.
 
@@ -37,7 +34,6 @@ def open_images(
         fit: ``"resize"`` stretches, ``"crop"`` scales to cover the size and crops the centre.
         channels: 1 (grey) or 3 (RGB). By default data sets and arrays are not converted, and image files are read as
             RGB.
-        layout: The axes of an array; see :mod:`unshift.data.arrays`.
 
     Returns:
         The images, and their labels if known.
@@ -45,7 +41,7 @@ def open_images(
     Raises:
         ValueError: If ``source`` cannot be read, or the other arguments do not fit it.
     """
-    return open_source(source, split, size=size, fit=fit, channels=channels, layout=layout).load()
+    return open_source(source, split, size=size, fit=fit, channels=channels).load()
 
 
 def open_source(
@@ -55,7 +51,6 @@ def open_source(
     size: tuple[int, int] | None = None,
     fit: str = "resize",
     channels: int | None = None,
-    layout: str | None = None,
 ) -> ImageSet:
     """Open images like :func:`open_images`, or a FASTA file. Image files stay on disk until they are read."""
     check_options(size, fit, channels)
@@ -63,8 +58,6 @@ def open_source(
     path = Path(os.path.expanduser(name))
     suffix = path.suffix.lower()
     file_options: dict[str, Any] = {"size": size, "fit": fit, "channels": channels or 3}
-    if layout is not None and (name in DATASETS or suffix not in arrays.SUFFIXES):
-        raise ValueError(f"layout is for .npy and .npz files only, got {name} with layout {layout!r}; leave it out")
     if name in DATASETS:
         return _converted(dataset(name, split or "train"), size, fit, channels)
     if name and os.path.isdir(path):  # Path("") is the current folder
@@ -84,7 +77,7 @@ def open_source(
     if split is not None:
         raise ValueError(f"{path} is one file: it has no split {split!r}")
     if suffix in arrays.SUFFIXES:
-        return _converted(arrays.load_array(path, layout), size, fit, channels)
+        return _converted(arrays.load_array(path), size, fit, channels)
     if sequences.is_fasta(path):
         return ImageSet([sequences.encode(record.text) for record in sequences.read_fasta(path)], None, path.name)
     if suffix != ".tar" and suffix not in photos.suffixes():
