@@ -13,10 +13,10 @@ import pytest
 import torch
 
 import unshift
-from unshift.demo import samples
+from unshift.demo import site
 
 ROOT = Path(unshift.__file__).parents[1]
-MNIST = samples.CHOICES[0]
+MNIST = site.CHOICES[0]
 UP, DOWN, LEFT, RIGHT, HOME, END, TAB = "\ue013", "\ue015", "\ue012", "\ue014", "\ue011", "\ue010", "\ue004"
 
 

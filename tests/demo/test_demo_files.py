@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from unshift.cli import app
 from unshift.data import DataError, dataset
-from unshift.demo import models, runtime, samples, server, site
+from unshift.demo import models, runtime, server, site
 
-MNIST = samples.CHOICES[0]
+MNIST = site.CHOICES[0]
 
 
 # --- the command -----------------------------------------------------------------------------------
@@ -142,13 +142,13 @@ def test_default_registry_is_public(monkeypatch):
 # --- samples ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("choice", samples.CHOICES[:2], ids=lambda choice: choice.name)
+@pytest.mark.parametrize("choice", site.CHOICES[:2], ids=lambda choice: choice.name)
 def test_samples_are_the_first_five_of_each_class(choice):
     try:
         test_set = dataset("mnist-10k" if choice is MNIST else choice.name, "test", download=False)
     except DataError:
         pytest.skip(f"{choice.name} is not in the data folder")
-    images = samples.samples(choice)
+    images = site.samples(choice)
     assert images.shape == (50, 1, 28, 28)
     for label in range(10):
         assert torch.equal(images[label::10], test_set.images[test_set.labels == label][:5])
@@ -159,7 +159,7 @@ def test_absent_images_are_not_offered(tmp_path, monkeypatch):
     pytest.importorskip("onnxscript")
     monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
     monkeypatch.setattr(site, "_entry", lambda choice, *_: {"name": choice.name})
-    assert samples.samples(samples.CHOICES[2]) is None
+    assert site.samples(site.CHOICES[2]) is None
     lines: list[str] = []
     site.write(tmp_path / "site", {}, lines.append, sequences=False)
     entries = json.loads((tmp_path / "site" / "manifest.json").read_text())["entries"]

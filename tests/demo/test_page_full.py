@@ -14,7 +14,7 @@ import unshift
 from unshift.classifiers import load as load_classifier
 from unshift.coordinates import rotate
 from unshift.data import resize, to_float
-from unshift.demo import samples
+from unshift.demo import site
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def test_rotation(browser, full_address):
     restorer, classifier = unshift.load("mnist-rotation"), load_classifier("lenet5-mnist")
     small = nn.Sequential(nn.Upsample((32, 32), mode="bilinear"), classifier)
     number = page.js("return window.unshift.state.sample")
-    native = samples.samples(MNIST)[number : number + 1]
+    native = site.samples(MNIST)[number : number + 1]
     upright = resize(to_float(native), (224, 224))
     for value in (-40, 90, 137, 0):
         page.slide(value)
@@ -49,9 +49,9 @@ def test_rotation(browser, full_address):
     assert page.errors() == []
 
 
-@pytest.mark.parametrize("choice", samples.CHOICES[1:], ids=lambda choice: choice.name)
+@pytest.mark.parametrize("choice", site.CHOICES[1:], ids=lambda choice: choice.name)
 def test_other_datasets(browser, full_address, choice):
-    if samples.samples(choice) is None:
+    if site.samples(choice) is None:
         pytest.skip(f"the images of {choice.name} are not in the data folder")
     page = Page(browser, full_address)
     for _ in range(12):
@@ -94,7 +94,7 @@ def test_recovers_from_a_missing_model(browser, full_folder, tmp_path):
 
 
 def test_dataset_changes_while_a_file_is_read(browser, full_address, tmp_path):
-    if samples.samples(samples.CHOICES[2]) is None:
+    if site.samples(site.CHOICES[2]) is None:
         pytest.skip("the images of cifar10 are not in the data folder")
     page = Page(browser, full_address)
     page.find("[data-name=cifar10]").click()

