@@ -17,20 +17,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, distributed
 
-__all__ = [
-    "LostRank",
-    "check_enough",
-    "count",
-    "device",
-    "gathered",
-    "gathered_json",
-    "is_first",
-    "process_group",
-    "rank",
-    "share",
-    "summed",
-]
-
 Rows = TypeVar("Rows")
 TIMEOUT = "UNSHIFT_RANK_TIMEOUT"
 """Environment variable: seconds that ranks wait for each other. Default: 600."""
@@ -83,9 +69,7 @@ def summed(values: list[float]) -> list[float]:
 
 def gathered(rows: Tensor) -> Tensor:
     """Concatenate the rows ``(n, ...)`` of all ranks, where ``n`` may differ between ranks."""
-    if count() == 1:
-        return rows
-    return torch.cat(_gather(rows))
+    return torch.cat(_gather(rows)) if count() > 1 else rows
 
 
 def gathered_json(rows: list[Any]) -> list[Any]:
@@ -113,12 +97,8 @@ def _attempt() -> str:
 def process_group(arguments: list[str]) -> Iterator[None]:
     """Join the other ranks inside the ``with`` block, if ``torchrun`` started any.
 
-    Args:
-        arguments: The command line of this rank. All ranks must have the same.
-
-    Raises:
-        ValueError: If command lines differ.
-        LostRank: If another rank ended, or did not answer in time.
+    ``arguments`` is the command line of this rank; a ``ValueError`` is raised if those of others differ. Raise
+    :class:`LostRank` if another rank ended, or did not answer in time.
     """
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         yield

@@ -32,6 +32,7 @@ from unshift.shifts import format_size
 __all__ = ["describe_size", "load", "model_card", "pretrained", "read_header", "save", "write_atomically"]
 
 FORMAT = 3
+Tensors = dict[str, torch.Tensor]
 _KEY = "unshift"
 
 
@@ -55,14 +56,9 @@ def save(restorer: Restorer | Chain, path: str | Path) -> None:
             stages[-1]["curve"] = stage.curve.describe()
         state = stage.scorer.state_dict().items()
         tensors |= {f"{number}.{name}": _narrow(tensor.cpu().contiguous()) for name, tensor in state}
-    header = {
-        "format": FORMAT,
-        "stages": stages,
-        "trained_on": restorer.trained_on,
-        "metadata": restorer.metadata,
-    }
+    header = {"format": FORMAT, "stages": stages, "trained_on": restorer.trained_on, "metadata": restorer.metadata}
     try:
-        header = json.loads(json.dumps(header, allow_nan=True))  # as it will be read back, for the checksum
+        header = json.loads(json.dumps(header))  # as it will be read back, for the checksum
     except (TypeError, ValueError) as error:
         raise ValueError(f"the restorer's metadata must be plain JSON data: {error}") from error
     header["sha256"] = checksum(header, tensors)
@@ -238,8 +234,8 @@ def _check_trained_on(properties: dict[str, Any]) -> None:
     _check_size("size", properties.get("size"), range(4))
     _check_whole_numbers("channels", properties.get("channels"))
     _check_whole_numbers("preparation", properties.get("preparation", {}))
-    _check("preparation", properties.get("preparation"), isinstance(properties.get("preparation", {}), dict))
-    _check("prints", properties.get("prints"), isinstance(properties.get("prints", []), list))
+    for field, kind in (("preparation", dict), ("prints", list)):
+        _check(field, properties.get(field), isinstance(properties.get(field, kind()), kind))
     for field in ("range", "background"):
         pair = properties.get(field)
         _check(field, pair, pair is None or (isinstance(pair, list) and len(pair) == 2 and all(map(_is_number, pair))))
@@ -247,13 +243,12 @@ def _check_trained_on(properties: dict[str, Any]) -> None:
 
 def _check_metadata(metadata: dict[str, Any]) -> None:
     """Raise unless the metadata that model cards show have the right types."""
-    tables: dict[str, Any] = {
-        field: metadata[field] for field in ("validation", "test", "calibration") if field in metadata
-    }
-    tables |= {f"sizes[{size!r}]": table for size, table in metadata.get("sizes", {}).items()}
-    for field, table in tables.items():
-        names = ("images", "exact") if field.startswith("sizes") else ("images", "exact", "within_1", "tied")
-        for name in ("images", "ece_before", "ece") if field == "calibration" else names:
+    rates, curve = ("images", "exact", "within_1", "tied"), ("images", "ece_before", "ece")
+    numbers = {"validation": rates, "test": rates, "calibration": curve}
+    tables = [(field, metadata[field], names) for field, names in numbers.items() if field in metadata]
+    tables += [(f"sizes[{size!r}]", table, rates[:2]) for size, table in metadata.get("sizes", {}).items()]
+    for field, table, names in tables:
+        for name in names:
             _check(f"{field}[{name!r}]", table[name], _is_number(table[name]))
     _check("about", metadata.get("about"), isinstance(metadata.get("about", {}), dict))
 
@@ -323,9 +318,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     return _convert_old(header, tensors)
 
 
-def _convert_old(
-    header: dict[str, Any], tensors: dict[str, torch.Tensor]
-) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _convert_old(header: dict[str, Any], tensors: Tensors) -> tuple[dict[str, Any], Tensors]:
     """Convert a file of format 1 (unshift 0.1): it had one stage, and kept ``trained_on`` among its metadata."""
     if header["format"] > 1:
         return header, tensors
@@ -337,12 +330,7 @@ def _convert_old(
 
 
 def model_card(name: str, restorer: Restorer | Chain) -> str:
-    """Return a Markdown model card, made from the restorer's metadata.
-
-    Args:
-        name: The title.
-        restorer: The restorer to describe.
-    """
+    """Return a Markdown model card with the title ``name``, made from the restorer's metadata."""
     meta, trained_on = restorer.metadata, restorer.trained_on
     scorers = [stage.scorer for stage in restorer.stages if isinstance(stage.scorer, IntegerEstimator)]
     channels = trained_on.get("channels", restorer.image_shape()[0])
@@ -370,14 +358,12 @@ def model_card(name: str, restorer: Restorer | Chain) -> str:
         by_area = sorted(meta["sizes"].items(), key=lambda item: math.prod(map(int, item[0].split("x"))))
         rates = ", ".join(f"{100 * r['exact']:.1f}% of {r['images']} at {size}" for size, r in by_area)
         lines.append(f"| test, by size | restored exactly: {rates} |")
+    confidence = "not calibrated: it ranks images but is not a probability"
     if "calibration" in meta:
         c = meta["calibration"]
-        lines.append(
-            f"| confidence | calibrated on {c['images']} images held out: expected calibration error "
-            f"{c['ece_before']:.4f} before, {c['ece']:.4f} after |"
-        )
-    else:
-        lines.append("| confidence | not calibrated: it ranks images but is not a probability |")
+        confidence = f"calibrated on {c['images']} images held out: expected calibration error "
+        confidence += f"{c['ece_before']:.4f} before, {c['ece']:.4f} after"
+    lines.append(f"| confidence | {confidence} |")
     recipe = {key: meta[key] for key in ("epochs", "batch_size", "learning_rate", "seed", "versions") if key in meta}
     lines += [f"| recipe | {json.dumps(recipe)} |", ""]
     return "\n".join(lines)

@@ -86,16 +86,12 @@ def save_pretrained(restorer: Restorer | Chain, folder: str | Path, *, name: str
 
 
 def push_to_hub(restorer: Restorer | Chain, repo_id: str, **options: Any) -> str:
-    """Upload ``restorer`` with its card.
+    """Upload ``restorer`` with its card, and return the URL of the commit.
 
     Args:
         restorer: The restorer to upload.
         repo_id: Name of the repository, e.g. ``"you/my-restorer"``.
-        **options: Those of ``ModelHubMixin.push_to_hub``: ``private``, ``token``, ``branch``, ``commit_message``,
-            ``create_pr`` and so on.
-
-    Returns:
-        The URL of the commit.
+        **options: Those of ``ModelHubMixin.push_to_hub``, such as ``private``, ``token``, ``branch``, ``create_pr``.
     """
     card = {"name": repo_id.split("/")[-1], "repo_id": repo_id}
     return _Repository(restorer).push_to_hub(repo_id, model_card_kwargs=card, **options)
@@ -107,11 +103,7 @@ def from_pretrained(repo_id_or_folder: str | Path, *, pad: int | None = None, **
     Args:
         repo_id_or_folder: Name of a repository, or a folder that :func:`save_pretrained` wrote.
         pad: Width of the margin, as in :func:`unshift.load`.
-        **options: Those of ``ModelHubMixin.from_pretrained``: ``revision``, ``token``, ``cache_dir``,
-            ``local_files_only``, ``force_download``.
-
-    Returns:
-        The restorer.
+        **options: Those of ``ModelHubMixin.from_pretrained``, such as ``revision``, ``token``, ``cache_dir``.
 
     Raises:
         ValueError: If there is no restorer, or its files are damaged.

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sized
 from typing import TextIO, TypeVar
 
 from tqdm.auto import tqdm
@@ -33,15 +33,7 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """Reports on standard error how far a task is. A context manager.
-
-    Args:
-        name: The task, such as ``"fit"``.
-        total: Number of steps; None if unknown.
-        unit: Plural name of a step.
-        show: Whether to report at all.
-        done: Steps done before.
-    """
+    """Reports on standard error how far a task is: ``done`` of ``total`` steps (None if unknown). A context manager."""
 
     def __init__(self, name: str, total: int | None, unit: str, show: bool = True, done: int = 0) -> None:
         self.name, self.total, self.unit, self.done = name, total, unit, done
@@ -100,19 +92,18 @@ def tracked(items: Iterable[Item], name: str, unit: str, show: bool = True, tota
 
 
 @contextlib.contextmanager
-def heartbeat(task: Callable[[], str | None]) -> Iterator[None]:
-    """Print a line every few seconds without any other; none on a terminal. For the command line: starts a thread.
+def heartbeat(task: str) -> Iterator[None]:
+    """Print a line with the name of the task every few seconds without any other; none on a terminal.
 
-    Args:
-        task: Returns the name of the task, or None for a task that runs until it is stopped.
+    For the command line only: it starts a thread.
     """
     started, over, stream = time.monotonic(), threading.Event(), sys.stderr  # exporters replace sys.stderr
     _last_line[0] = started
 
     def beat() -> None:
         while not over.wait(1.0):
-            if time.monotonic() - _last_line[0] >= EVERY_SECONDS + 2 and (name := task()) is not None:
-                _write(f"{name}: at work, {time.monotonic() - started:.0f} s", stream)
+            if time.monotonic() - _last_line[0] >= EVERY_SECONDS + 2:
+                _write(f"{task}: at work, {time.monotonic() - started:.0f} s", stream)
 
     if not sys.stderr.isatty():
         threading.Thread(target=beat, daemon=True).start()

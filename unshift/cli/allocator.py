@@ -1,13 +1,9 @@
 """Process-wide settings of the memory allocator and of oneDNN, for commands that train or read many images.
 
-PyTorch allocates the same large blocks in every step. By default glibc maps a block above some megabytes anew each time
-and returns it at once, so that every page of it faults and is zeroed: a training epoch took 58 s, and 17 s with these
-settings. Threads that decode images wait for each other meanwhile: two were 1.2 times as fast as one, and 1.9 times
-with these settings.
-
-Blocks above :data:`LARGEST_BLOCK` are still returned. Freed blocks lie between those in use, and the larger a block is,
-the longer until it fits somewhere again: memory would grow with the length of a run. Training works in pieces that need
-no larger blocks (:data:`unshift.training.run.MAP_VALUES`, :data:`unshift.network.COLUMN_VALUES`).
+PyTorch allocates the same large blocks in every step. By default glibc maps such a block anew each time, and every page
+of it faults and is zeroed: a training epoch took 58 s, and 17 s with these settings; two threads that decode images were
+1.2 times as fast as one, and 1.9 times with them. Blocks above :data:`LARGEST_BLOCK` are still returned, since memory
+would fragment otherwise; training works in pieces that need none.
 
 The library does not set them; ``docs/faq.md`` shows how to set them from outside a process.
 """
@@ -16,8 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-
-__all__ = ["limit_onednn_cache", "raise_mmap_threshold"]
 
 # malloc.h
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3

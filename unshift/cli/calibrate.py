@@ -12,7 +12,7 @@ Examples:
 from __future__ import annotations
 
 from unshift.cli import options
-from unshift.cli.outputs import check_folder
+from unshift.cli.outputs import check_output
 from unshift.cli.prepared_data import TrainingImages, open_for
 from unshift.cli.printing import print_json, reliability_line
 
@@ -36,9 +36,7 @@ def calibrate(
     from unshift.evaluation import calibrate as calibrate_on
     from unshift.files import load
 
-    if out.exists() and not force:
-        raise ValueError(f"{out} exists; --force overwrites it")
-    check_folder(out.parent)
+    check_output(out, force)
     model = load(restorer)
     source = open_for(model, data, split, limit, size, crop, channels, pad)
     training = TrainingImages(model)

@@ -28,7 +28,7 @@ import typer
 
 from unshift.cli import options
 from unshift.cli.classifiers import load_classifier
-from unshift.cli.outputs import check_folder
+from unshift.cli.outputs import check_output
 from unshift.cli.prepared_data import takes_any_size
 from unshift.cli.printing import file_size, print_json
 
@@ -47,11 +47,7 @@ def export(
     as_json: options.Json = False,
 ) -> None:
     """Write a restorer as one ONNX or torch.export file."""
-    if out.is_dir():
-        raise ValueError(f"--out {out} is a folder; give the name of a file in it")
-    if out.exists() and not force:
-        raise ValueError(f"{out} exists; --force overwrites it")
-    check_folder(out.parent)
+    check_output(out, force)
     from unshift.exporting import OPSET
     from unshift.exporting import export as write
     from unshift.files import load

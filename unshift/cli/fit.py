@@ -118,7 +118,7 @@ def fit(
     if window is None and (scene, background) != (None, None):
         raise ValueError("--scene and --background need a --window, the part that is cut out of a scene")
     steps = preparation(size, crop, channels, pad)
-    check_output(out, state, resume, force)
+    check_output(out, force, state, resume)
     raise_mmap_threshold()
     if threads:
         import torch

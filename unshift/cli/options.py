@@ -49,7 +49,7 @@ class Command(TyperCommand):
         raise_interrupts()
         if ctx.meta.get("quiet") or self.name == "demo":  # the demo waits for visitors
             return super().invoke(ctx)
-        with heartbeat(lambda: self.name):
+        with heartbeat(str(self.name)):
             return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

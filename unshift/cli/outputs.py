@@ -18,15 +18,16 @@ from typing import Any
 STAGING = ".restoring-"
 
 
-def check_output(out: Path, state: Path, resume: bool, force: bool) -> None:
-    """Raise a ``ValueError`` if a file cannot or should not be written after an hour of training."""
+def check_output(out: Path, force: bool, state: Path | None = None, resume: bool = False) -> None:
+    """Raise a ``ValueError`` if a file, or the checkpoint ``state``, cannot or should not be written after the work."""
     if out.is_dir():
         raise ValueError(f"--out {out} is a folder; give the name of a file in it")
+    hint = ", --resume continues with it" if state else ""
     if out.exists() and not (force or resume):
-        raise ValueError(f"{out} exists; --force overwrites it, --resume continues with it")
-    if state.exists() and not (force or resume):
+        raise ValueError(f"{out} exists; --force overwrites it{hint}")
+    if state and state.exists() and not (force or resume):
         raise ValueError(f"{state} is left from a run that did not finish; --resume continues, --force starts over")
-    for file in (out, state):
+    for file in (out, state or out):
         check_folder(file.parent)
 
 

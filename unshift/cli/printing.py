@@ -46,13 +46,7 @@ def named(things: Iterable[Any], most: int = 5) -> str:
 
 
 def rates_line(rates: Mapping[str, Any], step: str, things: str = "images") -> str:
-    """Return the rates of a restorer in words.
-
-    Args:
-        rates: An :class:`unshift.evaluation.Rates` as a dictionary.
-        step: Name of a distance of 1, such as "pixel".
-        things: "images" or "genomes".
-    """
+    """Return an :class:`unshift.evaluation.Rates` in words; ``step`` names a distance of 1, such as "pixel"."""
     count = rates["images"]
     exact, near = (f"{round(rates[key] * count):,} = {percent(rates[key])}" for key in ("exact", "within_1"))
     interval = ""

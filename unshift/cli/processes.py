@@ -8,18 +8,12 @@ import os
 import sys
 from collections.abc import Iterator
 
-__all__ = ["COMMANDS", "cores", "label", "restarted", "together"]
-
 COMMANDS = ("fit", "evaluate", "restore", "verify")
 
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """Join the other processes of the run, if any; all but the first print nothing on stdout.
-
-    Raises:
-        ValueError: If the command cannot be shared, or the processes have different arguments.
-    """
+    """Join the other processes of the run, if any; all but the first print nothing on stdout."""
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:  # avoids importing PyTorch
         yield
         return

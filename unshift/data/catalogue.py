@@ -51,7 +51,6 @@ def dataset(name: str, split: str = "train", *, download: bool = True) -> ImageS
         Images ``(n, channel, *spatial)``, ``uint8`` (``mnist3d``: ``float32`` in [0, 1]), and ``int64`` labels.
 
     Raises:
-        ValueError: If there is no such data set or split.
         DataError: If a file is damaged, cannot be downloaded, or is absent and ``download`` is false.
     """
     entry = find(name)

@@ -96,12 +96,7 @@ class ImageFiles(Dataset[Tensor]):
 class ImageFolder(ImageFiles):
     """All image files in a folder, at any depth, in the order of their paths.
 
-    Args:
-        folder: The folder.
-        **options: ``size``, ``fit`` and ``channels`` of :class:`ImageFiles`.
-
-    Raises:
-        ValueError: If it contains no image.
+    ``options`` are the ``size``, ``fit`` and ``channels`` of :class:`ImageFiles`.
     """
 
     def __init__(self, folder: str | os.PathLike[str], **options: Any) -> None:

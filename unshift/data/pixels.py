@@ -5,6 +5,7 @@ Images are ``(n, channel, *spatial)``: ``uint8`` in 0..255, or finite floats (:f
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -50,11 +51,7 @@ class ImageSet:
         return replace(self, images=images, labels=None if self.labels is None else self.labels[:limit])
 
     def load(self) -> ImageSet:
-        """Return the set with all images in memory, as a tensor.
-
-        Raises:
-            ValueError: If it holds sequences, or images that cannot be read or differ in size.
-        """
+        """Return the set with all images in memory, as a tensor. They must be of one size."""
         if isinstance(self.images, list):
             raise ValueError(f"{self.name} holds sequences, but images are needed")
         return self if isinstance(self.images, Tensor) else replace(self, images=load_files(self.images))
@@ -96,19 +93,10 @@ def load_files(files: Any, mixed: bool = False) -> Tensor | list[Tensor]:
 
 
 def to_float(images: Tensor) -> Tensor:
-    """Convert images to ``float32``.
+    """Convert images to ``float32``: ``uint8`` is divided by 255, floats keep their values, other types are refused.
 
     >>> to_float(torch.tensor([0, 51, 255], dtype=torch.uint8))
     tensor([0.0000, 0.2000, 1.0000])
-
-    Args:
-        images: Pixels of type ``uint8``, or of a float type.
-
-    Returns:
-        ``uint8`` pixels divided by 255; floats unchanged.
-
-    Raises:
-        ValueError: If the pixels are of another type.
     """
     if images.dtype == torch.uint8:
         return images.float() / 255
@@ -124,14 +112,9 @@ def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
     [[[[0, 25, 75, 100]]]]
 
     Args:
-        images: ``(n, channel, height, width)``, ``uint8`` or a float type.
+        images: ``(n, channel, height, width)``, ``uint8`` or a float type. The result has the same type: ``uint8`` is
+            rounded; for unrounded values resize ``to_float(images)``.
         size: The new ``(height, width)``.
-
-    Returns:
-        Images of the same type. ``uint8`` is rounded; for unrounded values resize ``to_float(images)``.
-
-    Raises:
-        ValueError: If ``images`` do not have that shape or type.
     """
     if images.ndim != 4:
         raise ValueError(f"resize takes images (n, c, h, w), got shape {tuple(images.shape)}")
@@ -140,10 +123,11 @@ def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
     check_options(size, "resize", None)
     if tuple(images.shape[2:]) == tuple(size):
         return images
+    interpolate = functools.partial(F.interpolate, size=size, mode="bilinear", align_corners=False)
     if images.dtype != torch.uint8:
-        return _interpolate(images, size)
+        return interpolate(images)
     # In blocks: a whole data set as float32 would take eight times its memory.
-    return torch.cat([_interpolate(block.float(), size).round().to(torch.uint8) for block in images.split(1024)])
+    return torch.cat([interpolate(block.float()).round().to(torch.uint8) for block in images.split(1024)])
 
 
 def prepare(images: Tensor, preparation: Mapping[str, Any]) -> Tensor:
@@ -160,9 +144,6 @@ def prepare(images: Tensor, preparation: Mapping[str, Any]) -> Tensor:
 
     Returns:
         The prepared images. They keep their type if they already have the size.
-
-    Raises:
-        ValueError: If the preparation has an unknown step.
     """
     if unknown := sorted({*preparation} - {"channels", *FITS, "pad"}):
         raise ValueError(f"unknown step in the restorer's preparation: {', '.join(unknown)}; upgrade unshift")
@@ -210,7 +191,3 @@ def check_options(size: tuple[int, int] | None, fit: str, channels: int | None) 
         raise ValueError(f"fit must be one of {', '.join(FITS)}, got {fit!r}")
     if channels not in (None, 1, 3):
         raise ValueError(f"channels must be 1 (grey) or 3 (RGB), got {channels}")
-
-
-def _interpolate(images: Tensor, size: tuple[int, int]) -> Tensor:
-    return F.interpolate(images, size=size, mode="bilinear", align_corners=False)

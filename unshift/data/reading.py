@@ -52,14 +52,8 @@ class Reader(ABC):
     def read(self, batches: Iterable[Tensor], seed: int = 0, unreadable: Reasons | None = None) -> Iterator[Batch]:
         """Yield one batch for each tensor of rows; stop at the end of a stream of unknown length.
 
-        Args:
-            batches: The rows of each batch.
-            seed: For data sets with random augmentation: the same seed gives the same images again.
-            unreadable: A dictionary to which the unreadable rows are added; they are left out of their batch. By
-                default such a row is an error.
-
-        Raises:
-            ValueError: If an image cannot be read. The message names it.
+        For data sets with random augmentation, the same ``seed`` gives the same images again. Unreadable rows are added
+        to ``unreadable``, if given, and left out of their batch; otherwise they raise a ``ValueError``.
         """
 
     @abstractmethod
@@ -80,16 +74,11 @@ class Reader(ABC):
 
 
 def open_reader(images: Any, workers: int = 0) -> Reader:
-    """Return a reader of ``images``.
+    """Return a reader of ``images``, with ``workers`` processes in the background.
 
-    Args:
-        images: A tensor or array ``(n, channel, *spatial)``, a ``Dataset`` or sequence of images, an
-            ``IterableDataset`` of them, a ``DataLoader`` (its data set, number of workers and ``collate_fn`` are used,
-            not its order), or a reader. Labels, if any, are ignored.
-        workers: Number of processes that read a data set in the background.
-
-    Raises:
-        ValueError: If it is none of these.
+    ``images`` are a tensor or array ``(n, channel, *spatial)``, a ``Dataset`` or sequence of images, an
+    ``IterableDataset`` of them, a ``DataLoader`` (its data set, number of workers and ``collate_fn`` are used, not its
+    order), or a reader. Labels, if any, are ignored.
     """
     if isinstance(images, Reader):
         return images
@@ -313,18 +302,17 @@ def _seed(seed: int, row: int) -> None:
 
 def _keep_random_state(items: Iterable[Any]) -> Iterator[Any]:
     """Yield from ``items`` without changing the caller's random states."""
-    reader_states = _random_states()
-    iterator = None
+    iterator, own = None, _random_states()
     while True:
         callers = _random_states()
-        _set_random_states(reader_states)
+        _set_random_states(own)
         try:
             iterator = iter(items) if iterator is None else iterator
             item = next(iterator)
         except StopIteration:
             return
         finally:
-            reader_states = _random_states()
+            own = _random_states()
             _set_random_states(callers)
         yield item
 

@@ -37,17 +37,13 @@ def open_images(
 
     Returns:
         The images, and their labels if known.
-
-    Raises:
-        ValueError: If ``source`` cannot be read, or the other arguments do not fit it.
     """
-    return open_source(source, split, size=size, fit=fit, channels=channels).load()
+    return open_source(source, split, size, fit, channels).load()
 
 
 def open_source(
     source: str | os.PathLike[str],
     split: str | None = None,
-    *,
     size: tuple[int, int] | None = None,
     fit: str = "resize",
     channels: int | None = None,
