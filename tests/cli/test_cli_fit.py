@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from PIL import Image
 
 import unshift
 from unshift import apply
-from unshift.cli import allocator, fit
+from unshift.cli import fit
 from unshift.coordinates import GROUPS
 from unshift.data import pad, resize, sources, to_float
 from unshift.data.sequences import Record, to_fasta
@@ -150,21 +149,6 @@ def test_fit_prints_when_it_stopped_and_which_epoch_is_used(made, monkeypatch):
     text = good("fit", made / "blobs.npy", "--out", "x.safetensors", *QUICK).stdout
     assert "9 of 30 epochs" in text
     assert "epoch 4" in text
-
-
-@pytest.mark.parametrize("glibc", [True, False])
-def test_the_allocator(glibc, made, monkeypatch):
-    seen = []
-
-    def mallopt(name, value):
-        seen.append((name, value))
-        return 1
-
-    library = SimpleNamespace(mallopt=mallopt) if glibc else SimpleNamespace()
-    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda _: library)
-    assert allocator.raise_mmap_threshold() == glibc
-    assert seen == ([(-3, 2**25), (-1, 2**31 - 1), (-2, 2**26)] if glibc else [])
-    good("fit", made / "blobs.npy", "--out", "x.safetensors", *QUICK)
 
 
 def test_fit_measures_the_test_split(made, pixels, monkeypatch):

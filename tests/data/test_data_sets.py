@@ -191,7 +191,7 @@ def test_a_new_data_set_is_one_entry(monkeypatch):
 def test_download_puts_the_file_in_its_place_and_nothing_else(root, server, capfd):
     server.content["/blob.bin"] = NOISE
     for _ in range(2):
-        files.fetch(BLOB, [f"{server.url}/blob.bin"])
+        files.fetch([BLOB], [f"{server.url}/"])
         assert (root / BLOB.path).read_bytes() == NOISE
         assert tree(root) == {BLOB.path}
     assert capfd.readouterr() == ("", "")  # quiet without a terminal
@@ -203,7 +203,7 @@ def test_a_gz_stays_packed_and_its_content_is_read(root, server):
     packed = gzip.compress(inner, 1)
     file = File("set/a.gz", len(inner), md5(inner), md5(packed))
     server.content["/a.gz"] = packed
-    files.fetch(file, [f"{server.url}/a.gz"])
+    files.fetch([file], [f"{server.url}/"])
     assert file.location().read_bytes() == packed
     assert files.read(file.location(), file, "") == inner
     file.location().write_bytes(gzip.compress(inner, 9))  # packed again since: the same content counts
@@ -213,11 +213,11 @@ def test_a_gz_stays_packed_and_its_content_is_read(root, server):
 def test_the_next_mirror_is_tried_after_each_kind_of_failure(root, server):
     with socket.socket() as unused:  # bound, not listening: a dead host
         unused.bind(("127.0.0.1", 0))
-        dead = f"http://127.0.0.1:{unused.getsockname()[1]}/blob.bin"
+        dead = f"http://127.0.0.1:{unused.getsockname()[1]}/"
         paths = [f"/{name}/blob.bin" for name in ("none", "broken", "wrong", "dropping", "good", "spare")]
         server.content = dict.fromkeys(paths[1:], NOISE) | {paths[2]: NOISE[:-1] + b"!"}
         server.failures = {paths[1]: "503", paths[3]: "drops"}
-        files.fetch(BLOB, [dead, *(server.url + path for path in paths)])
+        files.fetch([BLOB], [dead, *(server.url + path.removesuffix("blob.bin") for path in paths)])
     assert (root / BLOB.path).read_bytes() == NOISE
     assert server.log == paths[:-1]
     assert tree(root) == {BLOB.path}
@@ -228,7 +228,7 @@ def test_if_all_mirrors_fail_the_error_names_each_and_no_file_is_left(root, serv
     server.failures["/a/blob.bin"] = "503"
     with_password = server.url.replace("http://", "http://someone:password@")
     with pytest.raises(DataError, match=r"/a/blob\.bin: 503.*/b/blob\.bin: MD5") as caught:
-        files.fetch(BLOB, [f"{with_password}/a/blob.bin", f"{server.url}/b/blob.bin"])
+        files.fetch([BLOB], [f"{with_password}/a/", f"{server.url}/b/"])
     assert "password" not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert tree(root) == set()
@@ -237,24 +237,24 @@ def test_if_all_mirrors_fail_the_error_names_each_and_no_file_is_left(root, serv
 def test_a_kill_during_a_download_leaves_no_file_and_the_next_run_cleans_up(root, server):
     server.content["/blob.bin"] = NOISE
     server.failures["/blob.bin"] = "hangs"
-    url = f"{server.url}/blob.bin"
+    url = f"{server.url}/"
     code = (
         "import sys; from unshift.data.files import File, fetch; "
-        "fetch(File('set/blob.bin', 500_000, sys.argv[1], sys.argv[1]), sys.argv[2:])"
+        "fetch([File('set/blob.bin', 500_000, sys.argv[1], sys.argv[1])], sys.argv[2:])"
     )
     with subprocess.Popen([sys.executable, "-c", code, BLOB.md5, url], cwd=Path(__file__).parents[1]) as process:
         assert server.half_sent.wait(60)
         process.send_signal(signal.SIGKILL)
     assert not (root / BLOB.path).exists()
     server.failures.clear()
-    files.fetch(BLOB, [url])
+    files.fetch([BLOB], [url])
     assert (root / BLOB.path).read_bytes() == NOISE
     assert tree(root) == {BLOB.path}
 
 
 def test_concurrent_downloads_download_once(root, server):
     server.content["/blob.bin"] = NOISE
-    threads = [threading.Thread(target=files.fetch, args=(BLOB, [f"{server.url}/blob.bin"])) for _ in range(4)]
+    threads = [threading.Thread(target=files.fetch, args=([BLOB], [f"{server.url}/"])) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -267,7 +267,7 @@ def test_a_folder_that_is_not_writable_is_named(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path / "file" / "below"))
     with pytest.raises(DataError, match=r"below.*UNSHIFT_DATA"):
-        files.fetch(BLOB, ["http://127.0.0.1:9/blob.bin"])
+        files.fetch([BLOB], ["http://127.0.0.1:9/"])
 
 
 def test_only_missing_files_are_extracted_from_an_archive(root, server):
@@ -276,15 +276,15 @@ def test_only_missing_files_are_extracted_from_an_archive(root, server):
     packed = tar_of(members | {"../evil": b"", "batches/readme.html": b"hello"})
     server.content["/a.tar.gz"] = packed
     for _ in range(2):
-        files.fetch_archive(wanted, [f"{server.url}/a.tar.gz"], md5(packed))
+        files.fetch(wanted, [f"{server.url}/a.tar.gz"], md5(packed))
         assert tree(root) == set(members)
     assert len(server.log) == 1
     (root / "batches/two.bin").unlink()
-    files.fetch_archive(wanted, [f"{server.url}/a.tar.gz"], md5(packed))
+    files.fetch(wanted, [f"{server.url}/a.tar.gz"], md5(packed))
     assert (root / "batches/two.bin").read_bytes() == members["batches/two.bin"]
     (root / "batches/two.bin").unlink()
     with pytest.raises(DataError, match="MD5"):
-        files.fetch_archive(wanted, [f"{server.url}/a.tar.gz"], "0" * 32)
+        files.fetch(wanted, [f"{server.url}/a.tar.gz"], "0" * 32)
     assert tree(root) == {"batches/one.bin"}
 
 
@@ -292,7 +292,7 @@ def test_only_missing_files_are_extracted_from_an_archive(root, server):
 def test_a_download_without_the_extra_names_it(root, monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(DataError, match=rf"{module}: pip install 'unshift\[data\]'"):
-        files.fetch(BLOB, ["http://127.0.0.1:9/blob.bin"])
+        files.fetch([BLOB], ["http://127.0.0.1:9/"])
     assert len(data.dataset("mnist-10k", "test")) == 10_000  # the embedded digits need neither
 
 

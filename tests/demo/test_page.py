@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 import torch
 from page import DOWN, HOME, RIGHT, UP, Page, agree, wait
 
 import unshift
-from unshift.data import dataset, prepare, to_float
 
 
 def test_opens_with_a_shift_undone(browser, address, python, folder):
@@ -50,15 +48,6 @@ def test_sentence_follows_the_confidence(page):
     assert len({high, medium, low}) == 3
     assert "66%" in medium
     assert "33%" in low
-
-
-def test_samples_are_the_prepared_images_of_the_dataset(folder):
-    pixels = torch.from_numpy(np.fromfile(folder / "samples" / "mnist.bin", "<f4")).view(-1, 1, 32, 32)
-    digits = dataset("mnist-10k", "test")
-    prepared = prepare(digits.images, unshift.load("mnist").trained_on["preparation"])
-    for number in (0, 7, 49):
-        rows = (digits.labels == number % 10).nonzero().flatten()
-        assert torch.equal(pixels[number], to_float(prepared[rows[number // 10]]))
 
 
 @pytest.mark.parametrize(("down", "right"), [(0, 6), (-7, -3), (11, 12)])

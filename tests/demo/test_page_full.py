@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 import torch
-from page import END, HOME, LEFT, MNIST, RIGHT, UP, Page, phone, served, wait
-from PIL import Image
+from page import END, HOME, LEFT, MNIST, RIGHT, UP, Page, phone, wait
 from torch import nn
 
 import unshift
@@ -67,47 +64,6 @@ def test_other_datasets(browser, full_address, choice):
     assert page.estimate == restorer.estimate(moved).shift[0].tolist()
     with torch.no_grad():
         assert page.predictions == (int(classifier(moved).argmax(1)), int(classifier(restorer(moved)).argmax(1)))
-    assert page.errors() == []
-
-
-def test_recovers_from_a_missing_model(browser, full_folder, tmp_path):
-    """The other datasets work, the missing model is reported, and a retry continues with the map too."""
-    broken = tmp_path / "broken"
-    shutil.copytree(full_folder, broken)
-    model = broken / "models" / "fashion-mnist.onnx"
-    model.rename(tmp_path / "away.onnx")
-    with served(broken) as address:
-        page = Page(browser, address)
-        page.find("[data-name=fashion-mnist]").click()
-        wait(lambda: page.state == "failed", what="the failure")
-        assert "404" in page.text("words")
-        page.find("[data-name=mnist]").click()
-        wait(lambda: page.state == "ready", what="digits again")
-        assert not page.find("#retry").is_displayed()
-        page.find("[data-name=fashion-mnist]").click()
-        wait(lambda: page.state == "failed", what="the failure")
-        (tmp_path / "away.onnx").rename(model)
-        page.find("#retry").click()
-        wait(lambda: page.state == "ready", what="the second try")
-        wait(lambda: int(page.data("sweep-with", "tried")) > 0, what="the map")
-    browser.get_log("browser")
-
-
-def test_dataset_changes_while_a_file_is_read(browser, full_address, tmp_path):
-    if site.samples(site.CHOICES[2]) is None:
-        pytest.skip("the images of cifar10 are not in the data folder")
-    page = Page(browser, full_address)
-    page.find("[data-name=cifar10]").click()
-    page.settle()
-    page.find("[data-name=mnist]").click()
-    page.settle()
-    Image.effect_noise((3000, 3000), 80).save(tmp_path / "noise.jpg")
-    page.find("#upload").send_keys(str(tmp_path / "noise.jpg"))
-    page.js("document.querySelector('[data-name=cifar10]').click()")
-    wait(lambda: "32x32" in page.text("note"), what="the image")
-    page.settle()
-    assert page.js("return window.unshift.state.image.length") == 3 * 32 * 32
-    page.keys(RIGHT)
     assert page.errors() == []
 
 

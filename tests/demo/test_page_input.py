@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -64,31 +63,6 @@ def test_odd_uploads(page, python, tmp_path):
         page.keys(RIGHT)
         agree(page, python, [before[0], (before[1] + 1 + 16) % 32 - 16])
     assert page.errors() == []
-
-
-@pytest.mark.slow
-def test_a_second_finger_does_not_draw(page):
-    page.find("[data-mode=draw]").click()
-    page.find("#clear").click()
-    page.touch("touchStart", (0.2, 0.2))
-    page.touch("touchMove", (0.2, 0.4))
-    page.touch("touchStart", (0.2, 0.4), (0.9, 0.9))
-    page.touch("touchMove", (0.2, 0.6), (0.9, 0.8))
-    page.touch("touchEnd")
-    page.settle()
-    assert page.image[..., :10].sum() > 10
-    assert page.image[..., 10:].sum() == 0
-
-
-def test_drawing_stops_the_animation(page):
-    """An animation stops when drawing starts, and the pen disappears when drawing ends."""
-    page.js("document.getElementById('random').click(); document.querySelector('[data-mode=draw]').click()")
-    time.sleep(0.6)
-    assert page.shift == [0, 0]
-    page.keys(DOWN)
-    assert page.find("#pen").is_displayed()
-    page.find("#strip button").click()
-    assert not page.find("#pen").is_displayed()
 
 
 @pytest.mark.slow

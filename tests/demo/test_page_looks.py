@@ -28,13 +28,6 @@ def test_keyboard_alone(browser, address):
     assert page.js("return window.unshift.state.sample") == before + 1
 
 
-def test_offers_only_the_models_it_has(page):
-    buttons = page.driver.find_elements("css selector", "#datasets button")
-    assert [button.text for button in buttons] == ["Digits"]
-    assert not page.find("[data-mode=rotate]").is_enabled()
-    assert not page.find("[data-mode=pose]").is_displayed()
-
-
 def test_reports_a_missing_runtime(browser, folder, tmp_path):
     """Without its runtime the page reports an error, lets the image be moved, and offers a retry."""
     broken = tmp_path / "broken"

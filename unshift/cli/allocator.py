@@ -1,8 +1,8 @@
 """Process-wide settings of the memory allocator and of oneDNN, for commands that train or read many images.
 
-PyTorch allocates the same large blocks in every step. By default glibc maps such a block anew each time, and every page
-of it faults and is zeroed: a training epoch took 58 s, and 17 s with these settings; two threads that decode images were
-1.2 times as fast as one, and 1.9 times with them. Blocks above :data:`LARGEST_BLOCK` are still returned, since memory
+PyTorch allocates the same large blocks in every step. By default glibc maps such a block anew each time, and each page
+of it faults and is zeroed: a training epoch took 58 s, and 17 s with these settings; two threads that decode images
+were 1.2 times as fast as one, and 1.9 times with them. Blocks above :data:`LARGEST_BLOCK` are still returned, as memory
 would fragment otherwise; training works in pieces that need none.
 
 The library does not set them; ``docs/faq.md`` shows how to set them from outside a process.

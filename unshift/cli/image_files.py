@@ -45,14 +45,10 @@ class Picture:
 
     source: Path
     destination: Path
-    image: Image
-    """The image as displayed: upright, and scaled if asked."""
-    smooth: Image
-    """The same, as colours instead of a palette if its values may be interpolated."""
-    values: Tensor
-    """The values of ``smooth`` as they are stored."""
-    seen: Tensor
-    """The input of the network."""
+    image: Image  # the image as displayed: upright, and scaled if asked
+    smooth: Image  # the same, as colours instead of a palette if its values may be interpolated
+    values: Tensor  # the values of `smooth` as they are stored
+    seen: Tensor  # the input of the network
     scaled: bool
 
     @property
@@ -68,8 +64,7 @@ class Reader:
     channels: int
     size: tuple[int, int] | None = None
     fit: str = "resize"
-    interpolates: bool = False
-    """Whether the restorer may interpolate values, which those of a palette cannot be."""
+    interpolates: bool = False  # whether the restorer may interpolate values, which those of a palette cannot be
 
     def __call__(self, source: Path, destination: Path) -> Picture:
         """Read one file. Raise :class:`Refused` if it cannot be read, or not be written again without loss."""

@@ -45,12 +45,9 @@ class Result:
     """The result of one file, as plain data that processes exchange."""
 
     source: str
-    pose: dict[str, Any] | None = None
-    """Its columns of the table of poses; None for a file that was refused."""
-    written: str = ""
-    """``"copied"``; ``"rejected"`` if copied for a low confidence; or see :func:`~.image_files.write_moved`."""
-    problem: str = ""
-    """The reason why it was refused."""
+    pose: dict[str, Any] | None = None  # its columns of the table of poses; None for a file that was refused
+    written: str = ""  # `"copied"`; `"rejected"` if copied for a low confidence; or see `image_files.write_moved`
+    problem: str = ""  # the reason why it was refused
     grey: bool = True
 
 
@@ -61,13 +58,10 @@ class Restoring:
     model: Restorer | Chain
     reader: Reader
     min_confidence: float = 0.0
-    skip: bool = False
-    """Whether to go on after files that cannot be restored."""
-    hint: str = ""
-    """Added to the message about an image that does not fit the network."""
+    skip: bool = False  # whether to go on after files that cannot be restored
+    hint: str = ""  # added to the message about an image that does not fit the network
     device: str = "cpu"
-    workers: int | None = None
-    """Number of processes; by default one for each core."""
+    workers: int | None = None  # number of processes; by default one for each core
 
     def run(self, files: Files, progress: Callable[[int], object] = lambda count: None) -> list[Result]:
         """Restore files and return their results, in order; call ``progress`` with the number of files done since.

@@ -22,18 +22,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from unshift.cli import options
 from unshift.cli.prepared_data import open_for, takes_any_size
 from unshift.cli.printing import print_json
-
-if TYPE_CHECKING:
-    from unshift.data import ImageSet
-    from unshift.inputs import Images
-    from unshift.restorer import Chain, Restorer
 
 
 def verify(
@@ -63,7 +58,7 @@ def verify(
 
     model = load(restorer, min_confidence=min_confidence)
     source = open_for(model, data, split, limit, size, crop, channels, pad)
-    images = _load(source, model)
+    images = source.load(mixed=takes_any_size(model)).images
     ranks.check_enough(len(images))
     device = ranks.device(device)
     share: Any = ranks.share(images)
@@ -86,14 +81,3 @@ def verify(
         print(f"  {elapsed:.1f} s")
     if not result.exact:
         raise typer.Exit(1)
-
-
-def _load(source: ImageSet, model: Restorer | Chain) -> Images:
-    """Load all images. Files of different sizes become a list if the restorer takes any size."""
-    from torch import Tensor
-
-    from unshift.data.pixels import load_files
-
-    if isinstance(source.images, Tensor | list):  # sequences are such a list
-        return source.images
-    return load_files(source.images, mixed=takes_any_size(model))

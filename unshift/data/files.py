@@ -42,16 +42,11 @@ class DataError(ValueError):
 class File:
     """One official file of a data set."""
 
-    path: str
-    """Its path in the data folder. The last part is also its name at every mirror."""
-    size: int
-    """Bytes of its unpacked content."""
-    md5: str
-    """md5 of its unpacked content."""
-    download_md5: str = ""
-    """md5 of the file at the mirrors. Empty if it is not downloaded on its own."""
-    shipped: Path | None = None
-    """A copy that is part of the package."""
+    path: str  # its path in the data folder. The last part is also its name at every mirror
+    size: int  # bytes of its unpacked content
+    md5: str  # md5 of its unpacked content
+    download_md5: str = ""  # md5 of the file at the mirrors. Empty if it is not downloaded on its own
+    shipped: Path | None = None  # a copy that is part of the package
 
     @property
     def name(self) -> str:
@@ -145,26 +140,22 @@ def without_password(url: str, text: str | None = None) -> str:
     return text.replace(f"{secret}@", "") if secret else text
 
 
-def fetch(file: File, urls: Sequence[str]) -> None:
-    """Download ``file`` into the data folder, unless it is there."""
+def fetch(files: Sequence[File], mirrors: Sequence[str], archive_md5: str = "") -> None:
+    """Download those of ``files`` that are missing: one by one or, given its md5, from the tar archive at ``mirrors``."""
     with scratch_folder() as folder:
-        if not (root() / file.path).is_file():  # another process may have downloaded it in the meantime
-            file.move_in(retrieve(urls, f"md5:{file.download_md5}", folder))
-
-
-def fetch_archive(files: Sequence[File], urls: Sequence[str], md5: str) -> None:
-    """Download a tar archive and extract those of ``files`` that are missing."""
-    with scratch_folder() as folder:
+        # Another process may have downloaded them in the meantime.
         missing = [file for file in files if not (root() / file.path).is_file()]
-        if not missing:
-            return
-        with tarfile.open(retrieve(urls, f"md5:{md5}", folder)) as archive:
+        if not archive_md5:
             for file in missing:
-                # Only the bytes are taken: no name, link or mode in the archive decides where they go.
-                content = archive.extractfile(file.path)
-                assert content is not None, f"{file.path} is not in the archive with this md5"
-                (folder / "member").write_bytes(content.read())
-                file.move_in(folder / "member")
+                file.move_in(retrieve([url + file.name for url in mirrors], f"md5:{file.download_md5}", folder))
+        elif missing:
+            with tarfile.open(retrieve(mirrors, f"md5:{archive_md5}", folder)) as archive:
+                for file in missing:
+                    # Only the bytes are taken: no name, link or mode in the archive decides where they go.
+                    content = archive.extractfile(file.path)
+                    assert content is not None, f"{file.path} is not in the archive with this md5"
+                    (folder / "member").write_bytes(content.read())
+                    file.move_in(folder / "member")
 
 
 @dataclass(frozen=True)
@@ -175,22 +166,17 @@ class Entry:
     about: str
     licence: str
     classes: tuple[str, ...]
-    shape: tuple[int, ...]
-    """Shape of an image, ``(channel, *spatial)``."""
-    counts: Mapping[str, int]
-    """Number of images in each split."""
+    shape: tuple[int, ...]  # shape of an image, `(channel, *spatial)`
+    counts: Mapping[str, int]  # number of images in each split
     read: Callable[[str, list[bytes]], tuple[Tensor, Tensor]]
     """Function from a split and the contents of its files, in order, to images and their int64 labels."""
     preparation: Mapping[str, Any] = field(default_factory=dict)
     """Steps of :func:`unshift.data.prepare` for the paper's estimator."""
     files: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
     """The official files of each split. Empty if the data set is computed."""
-    mirrors: tuple[str, ...] = ()
-    """Addresses of the folder with the files, or of the archive."""
-    archive_md5: str = ""
-    """md5 of the tar archive, if the mirrors have an archive instead of the files."""
-    download_size: int = 0
-    """Bytes to download."""
+    mirrors: tuple[str, ...] = ()  # addresses of the folder with the files, or of the archive
+    archive_md5: str = ""  # md5 of the tar archive, if the mirrors have an archive instead of the files
+    download_size: int = 0  # bytes to download
 
     def summary(self) -> str:
         """Return a description in one line: ``handwritten digits, 28x28 grey, 60,000 + 10,000``."""
@@ -222,11 +208,8 @@ class Entry:
         files = self.files.get(split, ())
         missing = [file for file in files if not file.location().is_file()]
         try:
-            if missing and self.archive_md5:
-                fetch_archive(self.all_files(), self.mirrors, self.archive_md5)
-            else:
-                for file in missing:
-                    fetch(file, [mirror + file.name for mirror in self.mirrors])
+            if missing:
+                fetch(self.all_files() if self.archive_md5 else missing, self.mirrors, self.archive_md5)
         except DataError as error:
             raise DataError(f"cannot download {self.name} to {self.folder()}: {error}") from error
         contents = []

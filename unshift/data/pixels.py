@@ -28,8 +28,7 @@ FITS = ("resize", "crop")
 class ImageSet:
     """Images, which may still be on disk, and their labels ``(n,)`` if known."""
 
-    images: Any
-    """A tensor ``(n, channel, *spatial)``, a list of sequences ``(4, length)``, or a ``Dataset`` of image files."""
+    images: Any  # a tensor `(n, channel, *spatial)`, a list of sequences `(4, length)`, or a `Dataset` of image files
     labels: Tensor | None
     name: str
     classes: tuple[str, ...] = ()
@@ -50,11 +49,9 @@ class ImageSet:
             images = _PreparedFiles(images, preparation, limit)
         return replace(self, images=images, labels=None if self.labels is None else self.labels[:limit])
 
-    def load(self) -> ImageSet:
-        """Return the set with all images in memory, as a tensor. They must be of one size."""
-        if isinstance(self.images, list):
-            raise ValueError(f"{self.name} holds sequences, but images are needed")
-        return self if isinstance(self.images, Tensor) else replace(self, images=load_files(self.images))
+    def load(self, mixed: bool = False) -> ImageSet:
+        """Return the set with all images in memory: as a tensor or, if they are ``mixed`` in size, as a list."""
+        return self if isinstance(self.images, Tensor | list) else replace(self, images=load_files(self.images, mixed))
 
 
 class _PreparedFiles(Dataset[Tensor]):

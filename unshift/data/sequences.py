@@ -33,10 +33,8 @@ COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCAAYRSWMKVHDBN
 class Record(NamedTuple):
     """One sequence of a FASTA file."""
 
-    header: str
-    """The text after ``>``."""
-    text: str
-    """The letters, as written."""
+    header: str  # the text after `>`
+    text: str  # the letters, as written
 
     @property
     def name(self) -> str:

@@ -38,7 +38,10 @@ def open_images(
     Returns:
         The images, and their labels if known.
     """
-    return open_source(source, split, size, fit, channels).load()
+    images = open_source(source, split, size, fit, channels).load()
+    if isinstance(images.images, list):
+        raise ValueError(f"{images.name} holds sequences, but images are needed")
+    return images
 
 
 def open_source(
