@@ -141,7 +141,7 @@ def without_password(url: str, text: str | None = None) -> str:
 
 
 def fetch(files: Sequence[File], mirrors: Sequence[str], archive_md5: str = "") -> None:
-    """Download those of ``files`` that are missing: one by one or, given its md5, from the tar archive at ``mirrors``."""
+    """Download missing files one by one or, with ``archive_md5``, extract them from the tar archive at ``mirrors``."""
     with scratch_folder() as folder:
         # Another process may have downloaded them in the meantime.
         missing = [file for file in files if not (root() / file.path).is_file()]
