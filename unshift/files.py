@@ -330,7 +330,12 @@ def _convert_old(header: dict[str, Any], tensors: Tensors) -> tuple[dict[str, An
 
 
 def model_card(name: str, restorer: Restorer | Chain) -> str:
-    """Return a Markdown model card with the title ``name``, made from the restorer's metadata."""
+    """Return a Markdown model card, made from the restorer's metadata.
+
+    Args:
+        name: The title.
+        restorer: The restorer to describe.
+    """
     meta, trained_on = restorer.metadata, restorer.trained_on
     scorers = [stage.scorer for stage in restorer.stages if isinstance(stage.scorer, IntegerEstimator)]
     channels = trained_on.get("channels", restorer.image_shape()[0])
