@@ -104,7 +104,7 @@ def write_atomically(path: Path, data: bytes, exclusive: bool = False) -> None:
         os.replace(partial, path)
     except BaseException as error:
         partial.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:  # a full disk
+        if isinstance(error, OSError) and error.errno and error.filename is None:  # a full disk
             error.filename = str(path)
         raise
 

@@ -15,7 +15,7 @@ import typer
 
 from unshift import __version__
 from unshift.cli import calibrate, data, demo, evaluate, export, fit, models, restore, verify
-from unshift.cli.errors import Group, report
+from unshift.cli.errors import Group, report_error
 from unshift.cli.options import Command
 
 __all__ = ["app", "main"]
@@ -69,7 +69,7 @@ def main() -> None:
     try:
         app(prog_name="unshift")
     except KeyboardInterrupt as error:  # outside Group.main
-        sys.exit(report(error, debug=False))
+        sys.exit(report_error(error, debug=False))
     finally:
         # From here on, Ctrl-C would end the process by signal, without the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

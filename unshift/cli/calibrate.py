@@ -29,6 +29,7 @@ def calibrate(
     pad: options.Pad = None,
     force: options.Force = False,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Turn a restorer's confidence into a probability."""
     from unshift.data.reading import open_reader

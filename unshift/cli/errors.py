@@ -25,7 +25,7 @@ class Group(TyperGroup):
         try:
             code = super().main(*args, **{**extra, "standalone_mode": False})
         except (Exception, KeyboardInterrupt) as error:
-            code = report(error, debug=False)
+            code = report_error(error, debug=False)
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
@@ -40,10 +40,10 @@ class Group(TyperGroup):
                         sys.stdout.flush()  # a closed pipe shows here, not while the interpreter ends
                     return result
             except (Exception, KeyboardInterrupt) as error:
-                raise typer.Exit(report(error, ctx.params["debug"])) from error
+                raise typer.Exit(report_error(error, ctx.params["debug"])) from error
 
 
-def report(error: BaseException, debug: bool) -> int:
+def report_error(error: BaseException, debug: bool) -> int:
     """Print ``error`` in one line and return the exit code. Raise it again if it is a bug."""
     code, message = 2, str(error)
     if isinstance(error, BrokenPipeError):  # the reader has ended, as in `unshift models | head -1`

@@ -45,6 +45,7 @@ def export(
     scores: Annotated[bool, typer.Option("--scores", help="Return the score of every pose as well.")] = False,
     force: options.Force = False,
     as_json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write a restorer as one ONNX or torch.export file."""
     check_output(out, force)

@@ -90,7 +90,7 @@ def fit(
     background: Annotated[str | None, moves_option(metavar="NAME|FOLDER", help=GROUND_HELP)] = None,
     border: options.Borders = options.Border.circular,
     scope: Annotated[int | None, moves_option(min=1, metavar="N", help=SCOPE_HELP)] = None,
-    unaligned: Annotated[bool, moves_option("--unaligned", help="Also align the images, which are moved.")] = False,
+    unaligned: Annotated[bool, moves_option("--unaligned", help="Align the images too: they may be moved.")] = False,
     classifier: options.Classifier = None,
     epochs: Annotated[int | None, training_option(help="Passes over the images. Default: the preset's.")] = None,
     batch_size: Annotated[int | None, training_option(help="Images per step. Default: the preset's.")] = None,
