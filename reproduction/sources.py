@@ -11,7 +11,7 @@ from functools import partial
 from importlib import util
 
 from reproduction import classifiers, mitogenomes, packages, wallpapers
-from reproduction.items import light_curves, poses, rivals
+from reproduction.items import light_curves, rivals
 from unshift.classifiers import names
 from unshift.data import DataError, get, root
 from unshift.data.catalogue import find
@@ -68,11 +68,6 @@ SOURCES: dict[str, Source] = {
         )
         for case in rivals.TRANSFORMERS
     },
-    "cifar10-turns": Source(
-        lambda: (root() / "restorers" / "cifar10-turns.safetensors").exists(),
-        f"trained here in 10 min{_fetched('cifar10-turns')}",
-        poses.make_photo_turns,
-    ),
     "mitogenomes": _file(mitogenomes.FILE, f"genomes of GenBank, accessions in {mitogenomes.ACCESSIONS.name}"),
     "rr-lyrae": _file(
         light_curves.FILE, "RR Lyrae stars of SDSS Stripe 82 (Sesar et al. 2010), as docs/sequences.md says"

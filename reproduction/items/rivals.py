@@ -219,6 +219,7 @@ def searched(contest: Contest, name: str, combine: Callable[[Tensor], Tensor], s
     if contest.setting.rotated:
         return _large(contest, name, rotated_copies, TURNS, combine)
     size = contest.images.shape[2:]
+    step = 8 if contest.options.quick else step
 
     def views(images: Tensor) -> Iterator[Tensor]:
         for shift in itertools.product(*(range(0, n, step) for n in size)):

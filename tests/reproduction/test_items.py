@@ -169,7 +169,7 @@ def test_a_method_of_ones_own_is_a_row_that_no_record_holds(tmp_path, monkeypatc
     )
     monkeypatch.setitem(rivals.ROWS, "mnist", [rivals.nothing, rivals.restored])
     before = (records.RESULTS / "rivals.json").read_bytes()
-    monkeypatch.setattr(sources, "missing", lambda needs: {})
+    monkeypatch.setattr(rivals, "CASES", {"mnist": ()})
     monkeypatch.setitem(rivals.SETTINGS, "mnist", replace(rivals.SETTINGS["mnist"], data="mnist-10k", count=20))
     assert main(["rivals", "--data", "mnist", "--method", "mine:mirrored"]) == 0
     assert "mirrored" in capsys.readouterr().out
