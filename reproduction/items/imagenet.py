@@ -4,7 +4,7 @@ Claim: A frozen ImageNet classifier predicts for a photo under any circular shif
 Paper: calls a restorer for ImageNet computationally difficult.
 Cost: 1 min.
 
-EfficientNet-Lite1, which others trained, behind ``photos``, on the test photographs of :mod:`reproduction.wallpapers`.
+EfficientNet-Lite1, which others trained, behind ``photos``, on the test photographs of :mod:`reproduction.photographs`.
 No labels are needed: a prediction is right if it is the prediction for the unshifted photo.
 """
 
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import unshift
-from reproduction import wallpapers
+from reproduction.photographs import photographs, squares
 from reproduction.records import Options, Result
 from reproduction.tables import Block
 from reproduction.translation import Case, Memo, curve, table
@@ -28,12 +28,10 @@ from reproduction.translation import measure as measure_scopes
 from unshift.data import DataError, to_float
 from unshift.evaluation import predict
 
-CASES = {"photos": ("wallpapers", "efficientnet-lite1")}
+CASES = {"photos": ("photographs", "efficientnet-lite1")}
 SHA256 = "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850"
 SIZE = 240
 """Height and width that EfficientNet-Lite1 was trained at."""
-CROPS = 15
-"""Crops of each test photograph."""
 SCOPES = [0, 8, 15, 30, 60, 90, 120]
 
 
@@ -62,24 +60,23 @@ class Lite1(nn.Module):
 
 
 def photos_and_classifier(options: Options) -> tuple[Tensor, nn.Module, str]:
-    """Return crops of the test photographs, the classifier, and its name; in a quick run noise and an untrained one."""
+    """Return the test photographs, the classifier, and its name; in a quick run noise and an untrained one."""
     if options.quick:
         torch.manual_seed(0)
         network = nn.Sequential(nn.Conv2d(3, 9, 9, 8), nn.AdaptiveAvgPool2d(1), nn.Flatten())
         return torch.rand(6, 3, 48, 48, generator=torch.Generator().manual_seed(0)), network, "untrained"
-    paths = list(wallpapers.photographs("test").values())
-    return to_float(wallpapers.crops_of(paths, (SIZE, SIZE), CROPS * len(paths))), Lite1(), "EfficientNet-Lite1"
+    return to_float(squares(photographs("test"), SIZE)), Lite1(), "EfficientNet-Lite1"
 
 
 def measure(case: str, options: Options) -> Result:
     """Return the share of unchanged predictions at each scope."""
     images, network, title = photos_and_classifier(options)
-    classifier, count = Memo(network), len(images) // CROPS
+    classifier = Memo(network)
     answers = predict(classifier, images, batch_size=16)
-    named = f"crops of {count} photographs, {images.shape[-2]}x{images.shape[-1]}"
+    named = f"{len(images)} photographs, {images.shape[-2]}x{images.shape[-1]}"
     loaded = Case(named, images, answers, classifier, title, {"photos": unshift.load("photos")}, options)
     scopes = [scope for scope in SCOPES if scope <= images.shape[-1] // 2]
-    return {**measure_scopes(loaded, scopes, batch_size=16), "photographs": count}
+    return measure_scopes(loaded, scopes, batch_size=16)
 
 
 def tables(results: dict[str, Any], case: str) -> list[Block]:

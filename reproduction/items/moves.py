@@ -32,7 +32,7 @@ CASES = {
     "cifar10": ("cifar10", "resnet20-cifar10-plain"),
     "zero-filled": ("cifar10", "resnet20-cifar10-plain"),
     "sub-pixel-cifar10": ("cifar10", RESNET18),
-    "sub-pixel-photos": ("wallpapers", "efficientnet-lite1"),
+    "sub-pixel-photos": ("photographs", "efficientnet-lite1"),
 }
 SCOPE = 4
 """The largest shift, and the margin around every window, in pixels."""

@@ -37,7 +37,7 @@ CASES = {
     "fashion-mnist": ("fashion-mnist", "lenet5-fashion-mnist"),
     "cifar10": ("cifar10", "resnet20-cifar10-plain"),
     "mnist3d": ("mnist3d", "voxels3d-mnist3d"),
-    "photos": ("wallpapers", "efficientnet-lite1"),
+    "photos": ("photographs", "efficientnet-lite1"),
 }
 """Test images, and the classifier behind the restorers."""
 LEVELS = (1, 2, 5)

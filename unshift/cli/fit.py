@@ -17,6 +17,7 @@ Alignment is then known up to one global shift; --classifier picks it.
 Examples:
   unshift fit mnist-10k --size 32 --out digits.safetensors
   unshift fit photos/ --preset seam --size 224 --crop --out photos.safetensors
+  unshift fit photos/ --start photos --size 224 --crop --out mine.safetensors
   unshift fit genomes.fa --preset sequence --turns strand --out mine.safetensors
   unshift fit mnist-10k --preset dense --turns quarter --out turned.safetensors
   unshift fit panoramas/ --size 64x512 --ring -1 --out panoramas.safetensors
@@ -56,6 +57,7 @@ TURNS = ("mirror", "half", "quarter", "flips", "strand", "cube")
 Augment = StrEnum("Augment", ["mirror", "windows"])
 
 PRESET_HELP = "paper: 486 weights; lines, dense: centred objects; seam: photos; sequence: genomes; scene: scenes."
+START_HELP = "Train on from a restorer, such as photos, instead of a preset: for few images."
 TURNS_HELP = f"Undo turns as well as shifts: {', '.join(TURNS)}, or a group added to coordinates.GROUPS."
 RING_HELP = "Undo shifts along this axis only: 0 is the first axis of the image, -1 the last."
 ROTATION_HELP = "Undo rotations of square images by any angle, not shifts. Presets: paper, dense."
@@ -72,6 +74,7 @@ def fit(
     data: options.Data,
     out: options.RestorerFile,
     preset: Annotated[options.Preset, typer.Option(help=PRESET_HELP)] = options.Preset.paper,
+    start: Annotated[str | None, training_option(metavar="NAME|FILE", help=START_HELP)] = None,
     split: Annotated[str | None, images_option(help="Split, or subfolder. Default: train, if any.")] = None,
     size: options.Size = None,
     crop: options.Crop = False,
@@ -111,6 +114,8 @@ def fit(
     from unshift.data.sequences import is_fasta
     from unshift.distributed import is_first
     from unshift.evaluation import restoration_rates
+    from unshift.files import load
+    from unshift.restorer import Restorer
 
     resume, state = resume or restarted(), checkpoint or Path(f"{out}.checkpoint")
     if sum([turns is not None, ring is not None, rotation, window is not None]) > 1:
@@ -131,13 +136,23 @@ def fit(
     # Opened before the training, as the test split may be missing.
     tested = test and part == "train" and window is None and border is options.Border.circular
     held_out = open_prepared(data, "test", steps) if tested and choose_split(data, None, "test") else None
+    begun = load(start) if start else None
+    moved = (turns, ring, window) != (None, None, None) or rotation
     settings: dict[str, Any] = {
-        **{"preset": preset.value, "seed": seed, "validation": validation, "patience": patience},
+        **{
+            "preset": "start" if start else preset.value,
+            "start": begun,
+            "seed": seed,
+            "validation": validation,
+            "patience": patience,
+        },
         **{"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "average": average},
         **{"moves": border.value, "scope": scope, "aligned": not unaligned},
         **{"device": device, "checkpoint": state, "resume": resume},
         **{"drop_unusable": drop_unusable, "skip_unreadable": skip_unreadable},
-        "coordinates": _coordinates(turns, ring, rotation, window, preset, images),
+        "coordinates": begun.coordinates
+        if isinstance(begun, Restorer) and not moved
+        else _coordinates(turns, ring, rotation, window, preset, images),
         "augment": [name.value for name in augment or []],
         "classifier": adapt_images(load_classifier(classifier)) if classifier else None,
         "workers": _default_workers(images.images) if workers is None else workers,

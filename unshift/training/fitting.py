@@ -35,6 +35,7 @@ from unshift.training.checkpoint import Checkpoint
 from unshift.training.images import SAMPLE_BYTES, Examples, ImageOptions
 from unshift.training.recipes import RECIPES, Recipe, complete, preset_name
 from unshift.training.run import Run
+from unshift.training.start import network_of
 
 __all__ = ["RECIPES", "Recipe", "fit"]
 
@@ -50,6 +51,7 @@ def fit(
     images: Tensor | np.ndarray | Dataset[Any] | DataLoader[Any] | str | Path,
     preset: str | ShiftEstimator = "paper",
     *,
+    start: Restorer | None = None,
     coordinates: Coordinates | None = None,
     augment: Sequence[str | Augmentation] = (),
     aligned: bool = True,
@@ -70,7 +72,10 @@ def fit(
             a folder's path. Data sets are read as needed, once before training and once an epoch; the order of a
             ``DataLoader`` is not used. Labels are ignored. uint8 is scaled to [0, 1].
         preset: "paper", "dense", "lines", "seam", "sequence", "scene", or a ``ShiftEstimator`` of your own.
-        coordinates: What to undo; see :mod:`unshift.coordinates`. Default: circular shifts of the image as it is.
+        start: Train on from the weights of this restorer, such as ``load("photos")``, instead of a preset's. They are
+            kept if no epoch has a lower validation loss.
+        coordinates: What to undo; see :mod:`unshift.coordinates`. Default: those of ``start``, or circular shifts of
+            the image as it is.
         augment: Augmentations of each batch: names ("mirror" and "windows" are for photos), or functions as described
             in :mod:`unshift.training.augmentation`.
         aligned: Whether the images are aligned with each other. If not, fitting and restoring them alternate until they
@@ -99,8 +104,12 @@ def fit(
     started = time.monotonic()
     image_options = {key: value for key, value in options.items() if key in ImageOptions.__annotations__}
     name = preset_name(preset)
+    if start is not None:
+        preset, name = network_of(start), "start"
+        coordinates = coordinates or start.coordinates
     plan = Plan(
         preset,
+        name,
         coordinates=Shifts() if coordinates is None else coordinates,
         augmentations=named(augment),
         recipe=complete(name, {key: value for key, value in options.items() if key not in image_options}),
@@ -134,6 +143,7 @@ class Plan:
     """The arguments of :func:`fit` that all fits of one call share."""
 
     preset: str | ShiftEstimator
+    name: str
     coordinates: Coordinates
     augmentations: dict[str, Augmentation]
     recipe: dict[str, Any]
@@ -148,8 +158,7 @@ class Plan:
         """Survey the images and return a run that has not started."""
         options = self.image_options
         examples = Examples(images, self.coordinates, seed=self.seed, progress=self.progress, **options)
-        name = preset_name(self.preset)
-        settings = {"preset": name, "data": self.data_name, "seed": self.seed, "augment": [*self.augmentations]}
+        settings = {"preset": self.name, "data": self.data_name, "seed": self.seed, "augment": [*self.augmentations]}
         network = self._network(examples).to(ranks.device(self.device))
         augmentations = self.augmentations | examples.last_augmentation()
         return Run(network, examples, settings | self.recipe | examples.describe(), augmentations)

@@ -45,6 +45,7 @@ RECIPES: dict[str, Recipe] = {
     "seam": {"epochs": 30, "learning_rate": 0.01, "batch_size": 64, "standardise": True, "optimizer": "muon"},
     "sequence": {"epochs": 12, "learning_rate": 0.003, "batch_size": 4},
     "scene": {"epochs": 8, "learning_rate": 0.01, "batch_size": 32, "optimizer": "muon", "average": 0.998},
+    "start": {"epochs": 10, "learning_rate": 0.002, "batch_size": 32, "optimizer": "muon"},
     "custom": {"epochs": 12, "learning_rate": 0.005},
 }
 """The settings of each preset, tuned on held-out parts of the training sets of MNIST, CIFAR-10 and mitogenomes."""

@@ -93,9 +93,9 @@ class Run:
 
     @property
     def best_epoch(self) -> int:
-        """Number of the epoch whose weights are used, from 1."""
+        """Number of the epoch whose weights are used, from 1; 0 for the weights that training started from."""
         losses = [epoch["validation_loss"] for epoch in self.history]
-        return 1 + losses.index(min(losses))
+        return 1 + losses.index(min(losses)) if min(losses) == self.best_loss else 0
 
     @property
     def stopped_early(self) -> bool:
@@ -106,6 +106,8 @@ class Run:
         """Run from the present state to the end, saving it in ``store``; warn if the first epoch learns nothing."""
         batch_size, epochs, seed = (self.settings[key] for key in ("batch_size", "epochs", "seed"))
         name, done = f"fit {self.settings['preset']}", self.epoch * self.steps + self.step
+        if self.settings["preset"] == "start" and done == 0:
+            self.best_loss, _ = self._validate(self.estimator)
         with Progress(name, epochs * self.steps, "batches", progress, done=done) as bar:
             while self.epoch < epochs and self.stale < self.settings["patience"]:
                 for batch, count in self.examples.epoch(self.epoch, batch_size, self.step):
@@ -181,23 +183,28 @@ class Run:
         # Until the average has forgotten the initial weights, the weights themselves are better.
         warm = self.averaged is not None and int(self.averaged.n_averaged) * (1 - self.settings["average"]) > 3
         estimator: Any = self.averaged.module if warm and self.averaged is not None else self.estimator
-        estimator.eval()
-        loss, exact, positions, held = 0.0, 0, 1, len(self.examples.held)
-        for batch in self.examples.held_out(self.settings["batch_size"]):
-            for canvas, target in itertools.chain.from_iterable(self._pieces(images, None) for images in batch):
-                scores = self._scores(canvas, estimator)
-                loss += float(F.cross_entropy(scores, target, reduction="sum")) / held
-                exact += int((scores.argmax(1) == target).sum())
-                positions = scores.shape[1]
-        loss, right = ranks.summed([loss, exact])
-        self.history.append({"loss": self.loss_sum / self.steps, "validation_loss": loss, "exact": right / held})
+        loss, exact = self._validate(estimator)
+        self.history.append({"loss": self.loss_sum / self.steps, "validation_loss": loss, "exact": exact})
         self.epoch, self.step, self.loss_sum = self.epoch + 1, 0, 0.0
         if loss < self.best_loss:
             self.best_loss, self.stale = loss, 0
             self.best = copy.deepcopy(estimator.state_dict())
         elif 2 * self.epoch > self.settings["epochs"]:  # around its peak, the learning rate makes the loss wander
             self.stale += 1
-        self.chance = math.log(positions)
+
+    @torch.no_grad()
+    def _validate(self, estimator: Any) -> tuple[float, float]:
+        """Return the mean loss on the validation images, and the share whose best candidate is the target."""
+        estimator.eval()
+        loss, exact, held = 0.0, 0, len(self.examples.held)
+        for batch in self.examples.held_out(self.settings["batch_size"]):
+            for canvas, target in itertools.chain.from_iterable(self._pieces(images, None) for images in batch):
+                scores = self._scores(canvas, estimator)
+                loss += float(F.cross_entropy(scores, target, reduction="sum")) / held
+                exact += int((scores.argmax(1) == target).sum())
+                self.chance = math.log(scores.shape[1])
+        loss, right = ranks.summed([loss, exact])
+        return loss, right / held
 
     def _warn_of_guessing(self) -> None:
         loss, chance = self.history[-1]["validation_loss"], self.chance
