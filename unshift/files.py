@@ -100,8 +100,15 @@ def write_atomically(path: Path, data: bytes, exclusive: bool = False) -> None:
             file.flush()
             os.fsync(file.fileno())
         if exclusive:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL))
-        os.replace(partial, path)
+            try:
+                os.link(partial, path)
+            except FileExistsError:
+                raise
+            except OSError:  # a file system without hard links
+                os.replace(partial, path)
+            partial.unlink(missing_ok=True)
+        else:
+            os.replace(partial, path)
     except BaseException as error:
         partial.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno and error.filename is None:  # a full disk

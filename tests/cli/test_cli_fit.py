@@ -320,12 +320,11 @@ def test_an_interrupt_before_the_first_checkpoint_names_no_file(made, monkeypatc
 
 
 def test_fit_checks_its_output_before_it_trains(made, monkeypatch):
-    monkeypatch.setattr(fit, "_train", lambda *args, **options: pytest.fail("it trained"))
     Path("file").write_text("")
+    Path("x.safetensors.checkpoint").write_bytes(b"nonsense")
+    assert "x.safetensors.checkpoint" in bad("fit", made / "blobs.npy", "--out", "x.safetensors", "--resume")
+    monkeypatch.setattr(fit, "_train", lambda *args, **options: pytest.fail("it trained"))
     assert "--out ." in bad("fit", made / "blobs.npy", "--out", ".")
     assert "file" in bad("fit", made / "blobs.npy", "--out", "file/x.safetensors")
     assert "file" in bad("fit", made / "blobs.npy", "--out", "x", "--checkpoint", "file/c")
     assert "/proc/nothing" in bad("fit", made / "blobs.npy", "--out", "/proc/nothing/x")
-    monkeypatch.undo()
-    Path("x.safetensors.checkpoint").write_bytes(b"nonsense")
-    assert "x.safetensors.checkpoint" in bad("fit", made / "blobs.npy", "--out", "x.safetensors", "--resume")

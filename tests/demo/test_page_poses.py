@@ -74,13 +74,3 @@ def test_quarter_turns_and_shifts_restore_one_image(posed):
     posed.drag(6, 6)
     assert posed.data("same", "same") == "true"
     assert 1 < int(posed.data("same", "count")) < before  # counted separately for each angle
-
-
-def test_map_of_a_turned_image(posed):
-    posed.slide(-25)
-    wait(lambda: posed.data("sweep-with", "tried") == "1024", 200, "the map")
-    assert posed.data("sweep-note", "different") == "0"
-    posed.slide(-26)  # another image: its map starts again
-    assert int(posed.data("sweep-with", "tried")) < 1024
-    posed.slide(-25)
-    assert posed.data("sweep-with", "tried") == "1024"

@@ -8,11 +8,10 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import pytest
-from page import ROOT, running
+from page import running
 
 from unshift.cli.demo import demo
 from unshift.demo import server
@@ -165,24 +164,3 @@ def test_ctrl_c_stops_it(small, sign):
         assert (process.returncode, out, err) == (0, "stopped\n", "")
         with pytest.raises(ProcessLookupError):
             os.killpg(process.pid, 0)  # no child process is left
-
-
-@pytest.mark.slow
-def test_command_serves_and_stops(runtime_files):
-    pytest.importorskip("onnxscript")
-    command = [sys.executable, "-m", "unshift", "demo", "--no-browser", "--port", "0"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True
-    )
-    assert process.stdout
-    line = process.stdout.readline()
-    assert line.startswith("http://"), process.communicate()
-    port = int(line.split("/")[2].split(":")[1])
-    assert get(port, "/manifest.json")[0] == 200
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=15)
-    assert process.returncode == 0
-    assert out == "stopped\n"
-    with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,13 +113,13 @@ def _warn_of_colours(images: Any) -> None:
     """Warn if one of the first files has colours: a network of one channel sees only grey values."""
     from unshift.data.photos import ImageFiles
 
-    files = getattr(images, "files", images)
-    if not isinstance(files, ImageFiles):
+    if not isinstance(images, ImageFiles):
         return
-    coloured = copy.copy(files)
-    coloured.channels = 3
-    for row in range(min(SAMPLED, len(images))):
-        if bool((coloured[row] != coloured[row][:1]).any()):
+    files = images.prepared({}, SAMPLED)
+    files.channels = 3
+    for row in range(len(files)):
+        image = files[row]
+        if bool((image != image[:1]).any()):
             warn(f"this restorer was trained on grey images, but {files.name(row)} has colours: it sees grey values")
             return
 

@@ -11,12 +11,13 @@ Pixels are read as displayed: turned by their EXIF orientation, transparency on 
 
 from __future__ import annotations
 
+import copy
 import functools
 import io
 import os
 import stat
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,7 +27,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from unshift.data.pixels import check_options
+from unshift.data.pixels import check_options, prepare
 from unshift.inputs import flatten_alpha
 
 _REFUSED = {"EPS", "WMF", "HDF5", "GRIB", "BUFR", "MPEG"}
@@ -61,6 +62,7 @@ class ImageFiles(Dataset[Tensor]):
         # An array of bytes: a list of a million paths takes ten times the memory, in every worker.
         self._paths = np.array([os.fsencode(path) for path in paths] or [b""], dtype=bytes)[: len(paths)]
         self.size, self.fit, self.channels = size, fit, channels
+        self.preparation: Mapping[str, Any] = {}
         self.classes: tuple[str, ...] = ()
         self.labels: Tensor | None = None
 
@@ -70,6 +72,12 @@ class ImageFiles(Dataset[Tensor]):
     def name(self, index: int) -> str:
         """Return the path of a file."""
         return os.fsdecode(bytes(self._paths[index]))
+
+    def prepared(self, preparation: Mapping[str, Any], limit: int | None = None) -> ImageFiles:
+        """Return the first ``limit`` files, to be prepared by :func:`~.pixels.prepare` when they are read."""
+        files = copy.copy(self)
+        files._paths, files.preparation = self._paths[:limit], preparation
+        return files
 
     def __getitem__(self, index: int) -> Tensor:
         return self._decode(self.name(index), self.name(index))
@@ -90,7 +98,8 @@ class ImageFiles(Dataset[Tensor]):
             crop = self.fit == "crop"
             image = ImageOps.fit(image, width_height, scale) if crop else image.resize(width_height, scale)
         pixels = np.array(image)
-        return torch.from_numpy(pixels[None] if self.channels == 1 else pixels.transpose(2, 0, 1).copy())
+        planes = torch.from_numpy(pixels[None] if self.channels == 1 else pixels.transpose(2, 0, 1).copy())
+        return prepare(planes[None], self.preparation)[0]
 
 
 class ImageFolder(ImageFiles):

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.data import Dataset
 
 from unshift.progress import tracked
 from unshift.shifts import add_margin as pad
@@ -45,28 +44,13 @@ class ImageSet:
             if preparation:
                 raise ValueError(f"sequences cannot be prepared: leave out {', '.join(preparation)}")
             images = images[:limit]
-        elif preparation or limit is not None:
-            images = _PreparedFiles(images, preparation, limit)
+        else:
+            images = images.prepared(preparation, limit)
         return replace(self, images=images, labels=None if self.labels is None else self.labels[:limit])
 
     def load(self, mixed: bool = False) -> ImageSet:
         """Return the set with all images in memory: as a tensor or, if they are ``mixed`` in size, as a list."""
         return self if isinstance(self.images, Tensor | list) else replace(self, images=load_files(self.images, mixed))
-
-
-class _PreparedFiles(Dataset[Tensor]):
-    def __init__(self, files: Any, preparation: Mapping[str, Any], limit: int | None) -> None:
-        self.files, self.preparation = files, preparation
-        self._count = len(files) if limit is None else min(limit, len(files))
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: int) -> Tensor:
-        return prepare(self.files[index][None], self.preparation)[0]
-
-    def name(self, index: int) -> str:
-        return str(self.files.name(index))
 
 
 def load_files(files: Any, mixed: bool = False) -> Tensor | list[Tensor]:
