@@ -27,20 +27,9 @@ class LeNet5(nn.Sequential):
     image_size = (32, 32)
 
     def __init__(self) -> None:
-        super().__init__(
-            nn.Conv2d(1, 6, 5),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(6, 16, 5),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Flatten(),
-            nn.Linear(400, 120),
-            nn.ReLU(),
-            nn.Linear(120, 84),
-            nn.ReLU(),
-            nn.Linear(84, 10),
-        )
+        features = [nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)]
+        hidden = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU()]
+        super().__init__(*features, nn.Flatten(), *hidden, nn.Linear(84, 10))
 
 
 class BasicBlock(nn.Module):

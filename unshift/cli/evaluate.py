@@ -40,6 +40,7 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 from unshift.cli import options, report
@@ -242,8 +243,8 @@ def _accuracy_table(rows: Sequence[ScopeRow], unit: str) -> dict[str, list[str]]
     """Return accuracies as text, one column per scope; the first row is the head."""
     table = {
         f"scope, {unit}": ["any" if row.scope is None else str(row.scope) for row in rows],
-        "without": [f"{100 * sum(row.without) / len(row.without):.2f}" for row in rows],
-        "with": [f"{100 * sum(row.restored) / len(row.restored):.2f}" for row in rows],
+        "without": [f"{100 * fmean(row.without):.2f}" for row in rows],
+        "with": [f"{100 * fmean(row.restored):.2f}" for row in rows],
         "effect": [f"{100 * row.effect:+.2f}" for row in rows],
     }
     if rows and len(rows[0].seeds) > 1:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
+from statistics import fmean
 from string import Template
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ def write(folder: Path, results: Mapping[str, Any], table: Mapping[str, Sequence
     parts = [f"Restorer {results['restorer']}, {rates['images']:,} images of {results['data']}: {title}."]
     if results["scopes"]:
         last = results["scopes"][-1]
-        without, restored = (f"{_mean(last[key]):.2f}%" for key in ("without", "restored"))
+        without, restored = (f"{100 * fmean(last[key]):.2f}%" for key in ("without", "restored"))
         title = f"{restored} instead of {without}"
         moves = "any move" if last["scope"] is None else f"moves of up to {last['scope']} {results['unit']}"
         border = "" if results["border"] == "circular" else f" ({results['border']})"
@@ -130,7 +131,7 @@ def _accuracy_curve(results: Mapping[str, Any]) -> str:
     figure, ((axes,),) = _figure(7.2, 3.9)
     scopes = ["any" if row["scope"] is None else str(row["scope"]) for row in rows]
     for (key, name), colour in zip(names.items(), (ORANGE, TEAL), strict=True):
-        axes.plot(scopes, [_mean(row[key]) for row in rows], "o-", color=colour, label=name)
+        axes.plot(scopes, [100 * fmean(row[key]) for row in rows], "o-", color=colour, label=name)
 
     axes.set(xlabel=f"random moves of up to … {results['unit']}", ylabel="accuracy (%)", ylim=(None, 103))
     axes.legend(frameon=False, loc="lower left")
@@ -183,10 +184,6 @@ def _confidence_plots(reliability: Mapping[str, Any]) -> str:
     risk.plot([100 * x for x in coverage], [100 * x for x in errors], color=TEAL)
     risk.set(xlabel="coverage: images of highest confidence (%)", ylabel="error rate (%)", ylim=(0, None))
     return _image(figure, "Share restored exactly over confidence, and error rate over coverage")
-
-
-def _mean(shares: Sequence[float]) -> float:
-    return 100 * sum(shares) / len(shares)
 
 
 def _figure(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
