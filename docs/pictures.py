@@ -132,7 +132,7 @@ def angle() -> bytes:
     """A rotation is a shift of the angle axis: the polar canvas of a rotated digit is the digit's canvas, rolled."""
     image, restorer = resize(digit()[0], (224, 224)), unshift.load("mnist-rotation")
     turned = torch.cat([rotate(image, degrees) for degrees in (0, 90, 140)])
-    canvas, restored = restorer.coordinates.canvas(turned)[:, 0], restorer(turned)
+    canvas, restored = restorer.coordinates.canvases(turned)[0], restorer(turned)
     angles = restorer.estimate(turned).angle
     assert angles is not None
     figure = Figure(figsize=(7.6, 7.4))

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from unshift.coordinates import Pose
 from unshift.data import to_float
 
-__all__ = ["any_angle", "jiggle", "turned_off_centre"]
+__all__ = ["any_angle", "jiggle", "off_centre", "turned_off_centre"]
 
 MASS = 0.57
 """MNIST centres digits by mass; at 32x32 the centre of mass is this many pixels below and right of the middle."""
@@ -66,6 +66,14 @@ def any_angle(images: Tensor, generator: torch.Generator) -> Tensor:
     """Rotate each digit by any angle about its mass, at most half a pixel off, so that its centre stays in place."""
     degrees = 360 * torch.rand(len(images), generator=generator)
     return deform(images, generator, degrees=degrees, offset=torch.rand(len(images), 2, generator=generator) - 0.5)
+
+
+def off_centre(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Deform each digit a little, like another handwriting, with its centre off by about a pixel, as after centring."""
+    n = len(images)
+    degrees = 16 * torch.rand(n, generator=generator) - 8
+    offset = 0.35 * torch.randn(n, 2, generator=generator) + torch.rand(n, 2, generator=generator) - 0.5
+    return deform(images, generator, degrees=degrees, offset=offset, strength=0.05)
 
 
 def turned_off_centre(images: Tensor, generator: torch.Generator) -> tuple[Tensor, Pose]:

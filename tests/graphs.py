@@ -33,7 +33,7 @@ def run(runtime, images):
 def in_pytorch(restorer, images):
     """The outputs of a graph, computed by the restorer in PyTorch."""
     first = restorer.stages[0]
-    scores = first.scorer.scores(first.coordinates.canvas(images)).map().squeeze(1)
+    scores = first.scorer.scores(first.coordinates.canvases(images)).map().squeeze(1)
     wanted = {"restored": restorer(images), **restorer.estimate(images)._asdict(), "scores": scores}
     return {name: value for name, value in wanted.items() if value is not None}
 
@@ -97,7 +97,7 @@ def untrained(coordinates, channels, size, preset="paper"):
     torch.manual_seed(0)
     images = blobs(8, channels, size) + 0.1 * torch.rand(8, channels, *size)
     estimator = coordinates.network(preset, channels, size)
-    return Restorer(quantise(estimator, coordinates.canvas(images).flatten(0, 1)), coordinates=coordinates)
+    return Restorer(quantise(estimator, torch.cat(list(coordinates.canvases(images)))), coordinates=coordinates)
 
 
 KINDS = {

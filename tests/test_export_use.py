@@ -84,7 +84,7 @@ class Branching(Shifts):
     """A user's own kind of coordinates, whose canvas depends on values."""
 
     def canvas(self, images):
-        return super().canvas(images if images.sum() > 0 else -images)
+        return super().canvases(images if images.sum() > 0 else -images)
 
 
 def test_coordinates_that_cannot_be_captured_are_one_clear_error(tmp_path):

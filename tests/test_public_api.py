@@ -17,6 +17,7 @@ import unshift
 PUBLIC = [
     "Chain",
     "Estimate",
+    "PoseEstimator",
     "Restorer",
     "ShiftEstimator",
     "apply",

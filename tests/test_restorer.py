@@ -277,11 +277,11 @@ def test_a_zero_filled_shift_is_undone_on_the_padded_canvas(dtype):
 def test_the_canvas_has_the_margin():
     canvas = Padded(1, value=7.0)
     image = torch.tensor([[[1.0, 2.0]]])
-    assert canvas.canvas(image).tolist() == [[[[7, 1, 2, 7]]]]  # (batch, copies, channel, pixel): one copy
+    assert canvas.canvases(image)[0].tolist() == [[[7, 1, 2, 7]]]
     one = Pose(torch.tensor([[1]]))
     assert canvas.undo(image, one).tolist() == [[[2, 7]]]
     assert canvas.redo(image, one).tolist() == [[[7, 1]]]
-    assert Padded(0).canvas(image).data_ptr() == image.data_ptr()  # nothing is copied
+    assert Padded(0).canvases(image)[0].data_ptr() == image.data_ptr()  # nothing is copied
     assert repr(canvas) == "Padded(pad=1, value=7.0)"
 
 

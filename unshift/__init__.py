@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from unshift.exporting import export
     from unshift.files import load
     from unshift.network import ShiftEstimator
+    from unshift.pose_network import PoseEstimator
     from unshift.restorer import Chain, Estimate, Restorer
     from unshift.shifts import apply, undo
     from unshift.testing import verify
@@ -27,6 +28,7 @@ __version__ = "1.0.0"
 __all__ = [
     "Chain",
     "Estimate",
+    "PoseEstimator",
     "Restorer",
     "ShiftEstimator",
     "apply",
@@ -41,6 +43,7 @@ __all__ = [
 _HOMES = {
     "Chain": "restorer",
     "Estimate": "restorer",
+    "PoseEstimator": "pose_network",
     "Restorer": "restorer",
     "ShiftEstimator": "network",
     "apply": "shifts",

@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 
 from unshift import __version__
 from unshift.evaluation import in_its_dtype
-from unshift.exact import IntegerEstimator
+from unshift.exact import IntegerNetwork
 from unshift.files import load, write_atomically
 from unshift.restorer import Chain, Restorer
 
@@ -142,7 +142,7 @@ def _loaded(restorer: Restorer | Chain | str | Path) -> Restorer | Chain:
     """Return a restorer that can become a graph."""
     model = restorer if isinstance(restorer, Restorer | Chain) else load(restorer)
     for stage in model.stages:
-        if not isinstance(stage.scorer, IntegerEstimator):
+        if not isinstance(stage.scorer, IntegerNetwork):
             kind = type(getattr(stage.scorer, "module", stage.scorer)).__name__
             raise ValueError(f"only restorers of quantised networks can be exported, got a {kind}")
     if any(buffer.device.type != "cpu" for buffer in model.buffers()):

@@ -25,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 
 from unshift.coordinates import from_description
-from unshift.exact import LARGEST_SCALE, Curve, IntegerEstimator
+from unshift.exact import LARGEST_SCALE, Curve, IntegerNetwork, network_from
 from unshift.restorer import Chain, Restorer
 from unshift.shifts import format_size
 
@@ -49,7 +49,7 @@ def save(restorer: Restorer | Chain, path: str | Path) -> None:
     stages: list[dict[str, Any]] = []
     tensors: dict[str, torch.Tensor] = {}
     for number, stage in enumerate(restorer.stages):
-        if not isinstance(stage.scorer, IntegerEstimator):
+        if not isinstance(stage.scorer, IntegerNetwork):
             raise ValueError(f"only integer estimators can be saved, got {type(stage.scorer).__name__}")
         stages.append({"estimator": stage.scorer.describe(), "coordinates": stage.coordinates.describe()})
         if stage.curve is not None:
@@ -174,14 +174,15 @@ def _stage(stage: dict[str, Any], tensors: dict[str, torch.Tensor], pad: int | N
     with _naming("estimator"):
         network = stage["estimator"]["network"]
         _check_whole_numbers("network", network)
+        axes = network["axes"] if "axes" in network else len(network["kernel_size"]) - len(network.get("across", ()))
         for described in (stage["estimator"], network):
-            _check_size("size", described.get("size"), (len(network["kernel_size"]) - len(network.get("across", ())),))
+            _check_size("size", described.get("size"), (axes,))
         if wrong := [name for name, tensor in tensors.items() if tensor.is_floating_point() or tensor.is_complex()]:
             raise ValueError(f"{wrong[0]} does not hold integers")
-        if len(network["channels"]) + len(network["line_channels"]) > len(tensors):
+        if len(network["channels"]) + len(network.get("line_channels", ())) > len(tensors):
             raise ValueError("network has more layers than the file holds")
         with torch.device("meta"):  # shapes first: a header with false shapes must not take memory
-            scorer = IntegerEstimator(**stage["estimator"])
+            scorer = network_from(stage["estimator"])
         scorer.load_state_dict({name: tensor.to(torch.int64) for name, tensor in tensors.items()}, assign=True)
         _check_numbers(scorer)
     with _naming("coordinates"):
@@ -260,7 +261,7 @@ def _check_metadata(metadata: dict[str, Any]) -> None:
     _check("about", metadata.get("about"), isinstance(metadata.get("about", {}), dict))
 
 
-def _check_numbers(scorer: IntegerEstimator) -> None:
+def _check_numbers(scorer: IntegerNetwork) -> None:
     """Raise unless the integers can be those of a network."""
     for name, tensor in scorer.state_dict().items():
         if "divisor" in name and int(tensor.min()) < 1:
@@ -344,7 +345,7 @@ def model_card(name: str, restorer: Restorer | Chain) -> str:
         restorer: The restorer to describe.
     """
     meta, trained_on = restorer.metadata, restorer.trained_on
-    scorers = [stage.scorer for stage in restorer.stages if isinstance(stage.scorer, IntegerEstimator)]
+    scorers = [stage.scorer for stage in restorer.stages if isinstance(stage.scorer, IntegerNetwork)]
     channels = trained_on.get("channels", restorer.image_shape()[0])
     state = [item for scorer in scorers for item in scorer.state_dict().items()]
     rows = {

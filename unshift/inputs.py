@@ -86,8 +86,14 @@ class Given(NamedTuple):
     """The input of the network, ``(batch, channel, *spatial)``."""
     values: Tensor
     """The values to move: the same tensor, except for a Pillow image of another mode."""
-    back: Callable[[Tensor], Any]
+    form: Callable[[Tensor], Any]
     """From moved values to the form that was given."""
+
+    def back(self, moved: Tensor | list[Tensor]) -> Any:
+        """Return moved values in the form that was given; of a list, one by one."""
+        if isinstance(moved, Tensor):
+            return self.form(moved)
+        return [self.form(image[None])[0] for image in moved]
 
 
 def as_given(images: Any, axes: int | None, channels: int | None, interpolated: bool = False) -> Given:
@@ -271,6 +277,12 @@ def warn_if_unlike(restorer: Any, images: Tensor, limits: tuple[float, float] | 
             warnings.warn(text, stacklevel=stack_level())
 
 
+def _canvas(restorer: Any, images: Tensor) -> Tensor:
+    """Return the first canvas of images."""
+    canvas: Tensor = next(iter(restorer.coordinates.canvases(images)))
+    return canvas
+
+
 def _unlike_size(trained_on: dict[str, Any], first: Any, images: Tensor, limits: Any) -> str | None:
     size: Sequence[int] = trained_on.get("size") or ()
     lines = first.scorer.line_axes > 0
@@ -282,7 +294,7 @@ def _unlike_size(trained_on: dict[str, Any], first: Any, images: Tensor, limits:
 
     if not size or first.coordinates.labels.scenes or not differs(images.shape[2:]):
         return None
-    if not differs(first.coordinates.canvas(images[:1]).shape[3:]):  # with its margin it may fit
+    if not differs(_canvas(first, images[:1]).shape[2:]):  # with its margin it may fit
         return None
     objects = "seams like those" if lines else "objects of the size"
     return (
@@ -309,7 +321,7 @@ def _unlike_background(trained_on: dict[str, Any], first: Any, images: Tensor, l
     if not trained_on.get("background"):
         return None
     value, usual = trained_on["background"]
-    canvas = as_float(first.coordinates.canvas(images[:SAMPLED]))  # with its margin, if it has one
+    canvas = as_float(_canvas(first, images[:SAMPLED]))  # with its margin, if it has one
     share = float(((canvas - value).abs() < 0.01).double().mean())
     if share >= BACKGROUND * usual:
         return None

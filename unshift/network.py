@@ -265,6 +265,9 @@ class ShiftEstimator(nn.Module):
         ValueError: If the last layer does not have one channel, or the sizes do not fit.
     """
 
+    whole = False
+    """Scores positions, not the image as a whole."""
+
     def __init__(
         self,
         in_channels: int,

@@ -170,7 +170,8 @@ class _Undoer(nn.Module, ABC):
         """Estimate the pose of each image and undo it: ``undo(images, estimate(images))``.
 
         The result has the form of the input: a tensor, an array, a Pillow image or a list, of the same shape, type and
-        mode. (A rotation interpolates, so a palette image becomes RGB.)
+        mode. (A rotation interpolates, so a palette image becomes RGB.) A turned image that is not square comes out in
+        its upright shape; a batch of several becomes a list.
         """
         if is_list(images):
             return self.undo(images, self.estimate(images))
@@ -227,7 +228,7 @@ class _Undoer(nn.Module, ABC):
         axes = len(size) if size else first.scorer.axes if channels is not None else None
         return as_given(images, axes, channels, interpolated="angle" in self.coordinates.labels.reads)
 
-    def _each(self, act: Callable[..., Tensor], images: Any, estimate: Any) -> Any:
+    def _each(self, act: Callable[..., Any], images: Any, estimate: Any) -> Any:
         """Undo or redo images in any form: those of a list one by one."""
         if not is_list(images):
             given = self._given(images)
@@ -305,6 +306,7 @@ class Restorer(_Undoer):
             raise ValueError("give pad or coordinates, not both")
         self.scorer = Scorer.wrap(scorer)
         self.coordinates = coordinates if coordinates is not None else Padded(pad) if pad else Shifts()
+        self.coordinates.check_network(self.scorer)
         self.curve: Curve | None = None
         """From the softmax probability to the probability of being right, once calibrated."""
 
@@ -314,9 +316,9 @@ class Restorer(_Undoer):
         return [self]
 
     def read(self, images: Tensor, target: Tensor, with_confidence: bool = True) -> tuple[Estimate, Scores]:
-        """See :class:`_Undoer`. This is the whole method: canvas, scores, choice, pose."""
+        """See :class:`_Undoer`. This is the whole method: canvases, scores, choice, pose."""
         coordinates = self.coordinates
-        scores = self.scorer.scores(coordinates.canvas(images))
+        scores = self.scorer.scores(coordinates.canvases(images))
         index, tied = choose(scores, lambda highest, tied: coordinates.order(target, scores, highest, tied))
         pose = coordinates.pose(index, scores, tuple(images.shape[2:]))
         if with_confidence:
@@ -336,7 +338,7 @@ class Restorer(_Undoer):
         estimates = [first]
         positions = next_best(
             scores.map()[:, 0],
-            coordinates.canvas(target)[:, 0],
+            coordinates.canvases(target)[0],
             coordinates.candidate(first, size),
             coordinates.radius or (2,) * len(scores.shape[1:]),
             top - 1,
@@ -377,6 +379,8 @@ class Chain(_Undoer):
             first = scores if first is None else first
             if stage is not self.stages[-1]:
                 images, target = (stage.coordinates.undo(x, estimate) for x in (images, target))
+                if is_list(images):
+                    raise ValueError("a chain takes images that turns leave in one shape, or a list of images")
         assert first is not None
         pose = merge_poses(estimates, [stage.coordinates.labels.reads for stage in self.stages])
         confidence = functools.reduce(torch.mul, [estimate.confidence for estimate in estimates])

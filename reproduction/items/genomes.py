@@ -224,7 +224,7 @@ def _others(genomes: Sequence[Mitogenome], find: Find) -> dict[str, Result]:
 def _circle(restorer: Any, text: str, shift: int = 5000) -> list[list[float]]:
     """Return the highest score of each of 720 parts of a rotated genome, in nats, for both strands."""
     moved = encode(oriented(text, shift % len(text), 0))[None]
-    scores = restorer.scorer.scores(restorer.coordinates.canvas(moved)).map()[0].double() * restorer.scorer.score_unit
+    scores = restorer.scorer.scores(restorer.coordinates.canvases(moved)).map()[0].double() * restorer.scorer.score_unit
     return [[float(part.max()) for part in strand.tensor_split(min(720, len(strand)))] for strand in scores]
 
 

@@ -21,9 +21,10 @@ from torch.utils.data import Dataset
 import unshift
 from unshift.data import dataset, prepare
 from unshift.evaluation import calibrate, rates_from, restoration_rates
+from unshift.pose_network import PoseEstimator
 from unshift.training.images import Examples
 
-__all__ = ["Prepared", "calibrate_on_held_out", "fit", "main", "prepared", "seeded"]
+__all__ = ["Prepared", "calibrate_on_held_out", "fit", "main", "prepared", "seeded", "seeded_pose"]
 
 
 class Prepared(Dataset[Tensor]):
@@ -58,6 +59,13 @@ def seeded(seed: int, in_channels: int, **network: Any) -> unshift.ShiftEstimato
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return unshift.ShiftEstimator(in_channels, **network)
+
+
+def seeded_pose(seed: int, in_channels: int, **network: Any) -> PoseEstimator:
+    """Return a network of poses whose weights follow from a seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return PoseEstimator(in_channels, **network)
 
 
 def calibrate_on_held_out(restorer: Any, images: Any, held_out: int | float) -> None:

@@ -61,7 +61,7 @@ def posed(tmp_path_factory) -> Path:
     def untrained(coordinates) -> Restorer:
         torch.manual_seed(1)
         net = coordinates.network("dense", 1, (8, 8))
-        return Restorer(unshift.quantise(net, coordinates.canvas(images).flatten(0, 1)), coordinates=coordinates)
+        return Restorer(unshift.quantise(net, torch.cat(list(coordinates.canvases(images)))), coordinates=coordinates)
 
     angles = Polar(8, angles=8, radii=4)
     untrained(Turns("quarter")).save(folder / "turns.safetensors")

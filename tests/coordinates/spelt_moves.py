@@ -86,7 +86,7 @@ def images_for(turns, channels, size, dtype):
 def restorer_for(coordinates, preset, channels, size, trained=False):
     torch.manual_seed(0)
     net = coordinates.network(preset, channels, size)
-    samples = coordinates.canvas(blobs(16, channels, size)).flatten(0, 1)
+    samples = torch.cat(list(coordinates.canvases(blobs(16, channels, size))))
     if trained:
         train(net, samples)
     return Restorer(quantise(net, samples), coordinates=coordinates)
@@ -137,4 +137,4 @@ def polar_restorer(polar, channels=1, widths=(4, 1), calibration=1.0):
     n = polar.angles
     net = ShiftEstimator(channels * polar.channels, channels=widths, kernel_size=[n], bias=True, size=[n])
     sample = torch.rand(8, channels, *[polar.size] * polar.spatial_axes) * calibration
-    return Restorer(quantise(net, polar.canvas(sample)[:, 0]), coordinates=polar).eval()
+    return Restorer(quantise(net, polar.canvases(sample)[0]), coordinates=polar).eval()

@@ -33,9 +33,10 @@ EVERY = [
 
 @pytest.mark.parametrize(("coordinates", "channels", "size"), EVERY, ids=str)
 def test_candidate_is_the_inverse_of_pose(coordinates, channels, size):
-    canvas = coordinates.canvas(torch.rand(1, channels, *size))
-    count = canvas.shape[1] * math.prod(canvas.shape[3:])
-    scores = Scores([torch.zeros(count, count, dtype=torch.int64)], (canvas.shape[1], *canvas.shape[3:]))
+    canvases = list(coordinates.canvases(torch.rand(1, channels, *size)))
+    shape = (len(canvases), *(() if coordinates.whole else canvases[0].shape[2:]))
+    count = math.prod(shape)
+    scores = Scores([torch.zeros(count, count, dtype=torch.int64)], shape)
     index = torch.arange(count)
     pose = coordinates.pose(index, scores, size)
     assert torch.equal(coordinates.candidate(pose, size), index)
@@ -95,7 +96,7 @@ def test_a_description_rebuilds_the_coordinates(coordinates, channels, size):
     again = from_description(coordinates.describe())
     assert again.describe() == coordinates.describe()
     images = torch.rand(2, channels, *size)
-    assert torch.equal(again.canvas(images), coordinates.canvas(images))
+    assert all(map(torch.equal, again.canvases(images), coordinates.canvases(images)))
 
 
 @pytest.mark.parametrize(("coordinates", "channels", "size"), EVERY, ids=str)
@@ -136,7 +137,7 @@ def test_drawn_poses_are_moves_and_no_scope_is_no_move(coordinates, channels, si
 def test_images_that_do_not_fit(coordinates, shape, message):
     images = torch.zeros(shape)
     with pytest.raises(ValueError, match=message):
-        coordinates.canvas(images)
+        list(coordinates.canvases(images))
     with pytest.raises(ValueError, match=message):
         Restorer(nn.Identity(), coordinates=coordinates)(images)
 

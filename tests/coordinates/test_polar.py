@@ -27,7 +27,7 @@ SIZES = (8, 9, 28)  # even and odd: the centre is between pixels, or on one
 
 def canvas_of(polar, images):
     """Return the canvas ``(batch, channel, angle)`` of the only copy."""
-    canvas = polar.canvas(images)
+    canvas = polar.canvases(images)[0]
     assert canvas.shape[1] == 1
     return canvas[:, 0]
 
@@ -149,14 +149,18 @@ def test_gradients_reach_the_pixels():
 def test_results_do_not_depend_on_batches_or_threads(threads):
     images = torch.rand(33, 1, 28, 28)
     restorer = make(Polar(28, angles=24, radii=10, refine=True))
-    canvas, restored, angle = restorer.coordinates.canvas(images), restorer(images), restorer.estimate(images).angle
+    canvas, restored, angle = (
+        restorer.coordinates.canvases(images)[0],
+        restorer(images),
+        restorer.estimate(images).angle,
+    )
     assert angle is not None
     assert not torch.equal(restored, images)  # so that interpolation is in it
     for count in (1, 2):
         threads(count)
         for rows in (slice(0, 1), slice(7, 8), slice(3, 20), slice(32, 33)):
             part = images[rows]
-            assert torch.equal(restorer.coordinates.canvas(part), canvas[rows])
+            assert torch.equal(restorer.coordinates.canvases(part)[0], canvas[rows])
             assert torch.equal(restorer(part), restored[rows])
             assert torch.equal(restorer.estimate(part).angle, angle[rows])
 

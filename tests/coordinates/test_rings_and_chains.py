@@ -29,8 +29,8 @@ def test_a_ring_moves_along_its_axis_only():
     assert Ring(-1).pose(torch.tensor([2]), None, (2, 3)).shift.tolist() == [[0, 2]]
     assert Ring(0).pose(torch.tensor([1]), None, (2, 3)).shift.tolist() == [[1, 0]]
     assert Ring(1).redo(image, Pose(torch.tensor([[0, 1]]))).tolist() == [[[[3, 1, 2], [6, 4, 5]]]]
-    assert Ring(1).canvas(image).tolist() == [[[[1, 2, 3], [4, 5, 6]]]]  # the rows are channels
-    assert Ring(0).canvas(image).tolist() == [[[[1, 4], [2, 5], [3, 6]]]]
+    assert Ring(1).canvases(image)[0].tolist() == [[[1, 2, 3], [4, 5, 6]]]  # the rows are channels
+    assert Ring(0).canvases(image)[0].tolist() == [[[1, 4], [2, 5], [3, 6]]]
     assert Ring(0).moves((2, 3)).shift.tolist() == [[0, 0], [1, 0]]
 
 

@@ -51,7 +51,7 @@ def test_drag_and_rotate_together(posed):
     agree(posed, [-4, -14], -128)
     # The marker is at the highest score of the first network.
     centre = unshift.load(MNIST.pose).stages[0]
-    scores = centre.scorer(centre.coordinates.canvas(posed.moved)[:, 0])
+    scores = centre.scorer(centre.coordinates.canvases(posed.moved)[0])
     down, right = ((value + 16) % 32 for value in posed.estimate)
     assert int(scores[0, down, right]) == int(scores.max())
     at = [posed.js(f"return parseFloat(document.getElementById('peak').style.{side})") for side in ("top", "left")]

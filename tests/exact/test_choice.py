@@ -22,7 +22,7 @@ def in_order(image):
 
 
 def ranks_of(image):
-    return rank_restored(image[None, None], torch.tensor([True]))[0].tolist()
+    return rank_restored([image[None]], torch.tensor([True]))[0].tolist()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -48,13 +48,13 @@ def test_keys_order_as_values_do_and_tell_all_bits_apart(dtype):
 def test_ranks_compare_all_copies_and_skip_untied_images():
     first, second = torch.tensor([[3, 1, 4]]), torch.tensor([[1, 4, 2]])
     copies = torch.stack([torch.stack([first, second]), torch.stack([second, first])])
-    assert rank_restored(copies, torch.tensor([True, False])).tolist() == [[3, 1, 5, 0, 4, 2], [0] * 6]
+    assert rank_restored(copies.unbind(1), torch.tensor([True, False])).tolist() == [[3, 1, 5, 0, 4, 2], [0] * 6]
     # Undone by 0, 1, 2: 314, 143, 431 and 142, 421, 214.
 
 
 def choose_in(scores, images):
     """The choice on images as they are, one copy of each, as :class:`Shifts` makes it."""
-    return choose(scores, lambda highest, tied: rank_restored(images[:, None], tied))
+    return choose(scores, lambda highest, tied: rank_restored([images], tied))
 
 
 def choice(scores, images):

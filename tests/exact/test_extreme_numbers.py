@@ -112,7 +112,7 @@ def test_rotations_of_unusual_dtypes_are_exact_or_refused(dtype, refine):
     polar = Polar(8, angles=12, radii=3, refine=refine)
     torch.manual_seed(0)
     net = polar.network("dense", 1, (8, 8))
-    restorer = Restorer(quantise(net, polar.canvas(torch.rand(8, 1, 8, 8))[:, 0]), coordinates=polar)
+    restorer = Restorer(quantise(net, polar.canvases(torch.rand(8, 1, 8, 8))[0]), coordinates=polar)
     images = unusual(dtype, 4, 1, 8, 8)
     _, width = moved_bits(images, lambda x: x)
     try:

@@ -30,7 +30,7 @@ def assert_same_answers(one: Restorer | Chain, other: Restorer | Chain, images: 
 
 def made_for(coordinates: Any, channels: int, size: tuple[int, ...], preset: str = "paper") -> Restorer:
     """Return a restorer with random weights."""
-    images = coordinates.canvas(blobs(8, channels, size)).flatten(0, 1)
+    images = torch.cat(list(coordinates.canvases(blobs(8, channels, size))))
     return Restorer(quantise(coordinates.network(preset, channels, size), images), coordinates=coordinates)
 
 

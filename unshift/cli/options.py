@@ -80,7 +80,7 @@ def _replace_old_names(command: str, args: list[str], warns: bool) -> Iterator[s
     yield from rest
 
 
-Preset = StrEnum("Preset", ["paper", "dense", "lines", "seam", "sequence", "scene"])
+Preset = StrEnum("Preset", ["paper", "dense", "lines", "seam", "sequence", "scene", "look", "evidence"])
 """The presets of the library, named again because its table would cost the import of PyTorch."""
 Border = StrEnum("Border", ["circular", "zeros", "edge", "crop"])
 """The pixels that fill the side that a shift vacates."""

@@ -8,18 +8,22 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from unshift.coordinates.angles import Angles
 from unshift.coordinates.centre import Centre
 from unshift.coordinates.chained import Chained, merge_poses
+from unshift.coordinates.groups import GROUPS
 from unshift.coordinates.interface import Coordinates, Labels, Pose, rows
 from unshift.coordinates.polar import Polar
+from unshift.coordinates.poses import Poses
 from unshift.coordinates.ring import Ring
 from unshift.coordinates.rotation import rotate
 from unshift.coordinates.shifts import Padded, Scene, Shifts, draw_shifts
-from unshift.coordinates.turns import GROUPS, Turns
+from unshift.coordinates.turns import Turns
 
 __all__ = [
     "GROUPS",
     "KINDS",
+    "Angles",
     "Centre",
     "Chained",
     "Coordinates",
@@ -27,6 +31,7 @@ __all__ = [
     "Padded",
     "Polar",
     "Pose",
+    "Poses",
     "Ring",
     "Scene",
     "Shifts",
@@ -44,6 +49,8 @@ KINDS: dict[str, type[Coordinates]] = {
     "scene": Scene,
     "ring": Ring,
     "turns": Turns,
+    "poses": Poses,
+    "angles": Angles,
     "centre": Centre,
     "polar": Polar,
 }

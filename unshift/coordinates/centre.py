@@ -42,9 +42,9 @@ class Centre(Shifts):
     def describe(self) -> dict[str, Any]:
         return {"kind": "centre"}
 
-    def canvas(self, images: Tensor) -> Tensor:
+    def canvases(self, images: Tensor) -> list[Tensor]:
         self._turns.check(images)
-        return images[:, None]
+        return [images]
 
     def order(self, images: Tensor, scores: Scores, highest: Tensor, tied: Tensor) -> Tensor:
         """See :class:`Coordinates`. Rank a candidate by the largest of its four quarter turns, then by itself.
@@ -52,7 +52,7 @@ class Centre(Shifts):
         Candidates that are quarter turns of each other are compared by their own arrays, because their indices depend
         on the shift. Which of them wins may depend on the orientation, but a later stage restores all of them alike.
         """
-        ranks = rank_restored(self._turns.canvas(images), tied)
+        ranks = rank_restored(self._turns.canvases(images), tied)
         n = images.shape[-1]
         shifts = unravel(torch.arange(n * n, device=ranks.device), (n, n)) - n // 2
         values = []

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from unshift.exact import Scores, rank_restored
+from unshift.exact import Scorer, Scores, rank_restored
 from unshift.network import ShiftEstimator
+from unshift.pose_network import PoseEstimator
 from unshift.shifts import apply, undo
 
 __all__ = ["Coordinates", "Labels", "Pose", "Posed", "check_count", "check_finite_number", "rows"]
@@ -95,19 +96,26 @@ def check_finite_number(name: str, value: Any) -> float:
 class Coordinates(nn.Module, ABC):
     """A kind of pose.
 
-    Canvases are ``(batch, copies, channel, *positions)``; the network scores each copy by itself. A *candidate* is one
-    copy and one position of it, as a flat index. The methods that are not abstract suit circular shifts.
+    The network scores canvases, one for each copy of the image. A *candidate* is one copy and one position of it, as a
+    flat index; where the network scores canvases as a ``whole``, a candidate is a copy. The methods that are not
+    abstract suit circular shifts.
     """
 
     labels: Labels
+    whole = False
+    """Whether canvases are scored as a whole."""
     radius: tuple[int, ...] | None = None
     """Suppression radius along each axis, in positions, for ``estimate(top=...)``. None means 2."""
 
     # --- the canvas, and the candidates on it ---
 
     @abstractmethod
-    def canvas(self, images: Tensor) -> Tensor:
-        """Return the input of the network for ``images``. Raise a ``ValueError`` if they do not fit."""
+    def canvases(self, images: Tensor) -> Iterable[Tensor]:
+        """Return the inputs of the network for ``images``, ``(batch, channel, *positions)`` for each copy.
+
+        Raises:
+            ValueError: If the images do not fit.
+        """
 
     @abstractmethod
     def pose(self, index: Tensor, scores: Scores, size: tuple[int, ...]) -> Pose:
@@ -119,15 +127,15 @@ class Coordinates(nn.Module, ABC):
 
     def order(self, images: Tensor, scores: Scores, highest: Tensor, tied: Tensor) -> Tensor:
         """Rank the candidates of tied images by the arrays that they restore: int64 ``(batch, candidates)``."""
-        return rank_restored(self.canvas(images), tied)
+        return rank_restored(list(self.canvases(images)), tied)
 
     # --- undo and redo ---
 
-    def undo(self, images: Tensor, pose: Posed) -> Tensor:
-        """Return ``images`` as they were before ``pose``."""
+    def undo(self, images: Tensor, pose: Posed) -> Any:
+        """Return ``images`` as they were before ``pose``, or a list if their shapes then differ."""
         return undo(images, pose.shift)
 
-    def redo(self, images: Tensor, pose: Posed, size: Sequence[int] | None = None) -> Tensor:
+    def redo(self, images: Tensor, pose: Posed, size: Sequence[int] | None = None) -> Any:
         """Move upright ``images`` by ``pose``: the inverse of :meth:`undo`. ``size`` is that of the scene, if any."""
         self._check_no_scene(images, size)
         return apply(images, pose.shift)
@@ -160,10 +168,20 @@ class Coordinates(nn.Module, ABC):
 
     # --- construction and description ---
 
-    def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
+    def check_network(self, network: ShiftEstimator | PoseEstimator | Scorer) -> None:
+        """Raise a ``ValueError`` if a network scores positions where these coordinates have none, or the reverse."""
+        if network.whole is not None and network.whole != self.whole:
+            wants = "one number for each image, a PoseEstimator" if self.whole else "a score for each position"
+            raise ValueError(
+                f"{type(self).__name__} coordinates want a network with {wants}; a {type(network).__name__} returns "
+                f"{'one number for each image' if network.whole else 'a score for each position'}"
+            )
+
+    def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator | PoseEstimator:
         """Return a preset's network for images of ``channels`` and ``size``."""
-        canvas = self.canvas(torch.empty(1, channels, *size))
-        return ShiftEstimator.preset(preset, canvas.shape[2], canvas.shape[3:])
+        canvas = next(iter(self.canvases(torch.empty(1, channels, *size))))
+        kind = PoseEstimator if self.whole else ShiftEstimator
+        return kind.preset(preset, canvas.shape[1], canvas.shape[2:])
 
     def image_shape(
         self, channels: int | None, positions: tuple[int, ...] | None, size: tuple[int, ...] | None = None

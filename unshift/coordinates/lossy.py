@@ -89,12 +89,13 @@ class Moves:
     def move(self, images: Tensor, pose: Posed) -> Tensor:
         """Move images of any dtype, and return what is visible of them."""
         if self.kind == "circular":
-            return self.coordinates.redo(images, pose)
+            circular: Tensor = self.coordinates.redo(images, pose)
+            return circular
         assert self.scope is not None
         if len(images) and int(pose.shift.abs().max()) > self.scope:
             raise ValueError(f"a shift of {int(pose.shift.abs().max())} pixels is beyond the scope of {self.scope}")
         self.seen(check_images(images))
-        larger = self.coordinates.redo(images, Pose(torch.zeros_like(pose.shift), pose.turn, pose.angle))
+        larger: Tensor = self.coordinates.redo(images, Pose(torch.zeros_like(pose.shift), pose.turn, pose.angle))
         if self.kind == "zeros":
             larger = add_margin(larger, self.scope)
         if self.kind == "edge":
@@ -109,4 +110,5 @@ class Moves:
 
     def left(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Move each image at random and back, so that only the lost pixels differ."""
-        return self.coordinates.undo(*self(images, generator))
+        back: Tensor = self.coordinates.undo(*self(images, generator))
+        return back

@@ -13,7 +13,7 @@ Convention
 Angles are degrees, **counter-clockwise** as seen by the viewer, as ``torch.rot90(x, 1, (2, 3))`` turns::
 
     rotate([[1, 2], [3, 4]], 90) == [[2, 4], [1, 3]]
-    canvas(rotate(x, 90)) == apply(canvas(x), angles / 4)
+    canvases(rotate(x, 90))[0] == apply(canvases(x)[0], angles / 4)
 
 Azimuth 0 looks right. The centre is the middle of the image, ``((H - 1)/2, (H - 1)/2)``.
 
@@ -33,9 +33,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unshift.coordinates.interface import Coordinates, Labels, Pose, Posed, check_count, check_finite_number
-from unshift.coordinates.rotation import GRAIN, float_dtype, rotate_grains
-from unshift.exact import Scores, largest, rank_restored, restored_keys
+from unshift.coordinates.interface import check_count, check_finite_number
+from unshift.coordinates.rotating import Rotating, corners, sampled
+from unshift.coordinates.rotation import float_dtype
 from unshift.network import ShiftEstimator, as_float
 from unshift.shifts import check_images
 
@@ -54,7 +54,7 @@ POLAR_ANGLES = 9
 """Default polar angles of a volume: from pole to pole in steps of 22.5 degrees."""
 
 
-class Polar(Coordinates):
+class Polar(Rotating):
     """Polar coordinates of square images, or spherical ones of cubic volumes about one of their axes.
 
     Images ``(batch, channel, size, size)`` have canvases ``(batch, 1, channel * radii, angles)``; volumes, with
@@ -89,24 +89,19 @@ class Polar(Coordinates):
         polar_angles: int | None = None,
         axis: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(angles, refine, axis)
         check_count("size", size, 2)
-        check_count("angles", angles, 4)
         check_count("radii", radii, 1)
         if polar_angles is not None:
             check_count("polar_angles", polar_angles, 2)
-        if angles % 4:
-            raise ValueError(f"angles must be a multiple of 4, so that quarter turns are exact, got {angles}")
         if angles * radii * (polar_angles or 1) > LARGEST_GRID:
             raise ValueError(f"the grid must have at most {LARGEST_GRID} points, got {angles} angles and {radii} radii")
-        if axis not in (0, 1, 2):
-            raise ValueError(f"axis must be 0, 1 or 2, the volume's axis to rotate about, got {axis!r}")
         outer = check_finite_number("radius", size / 2 if radius is None else radius)
         if not 0 < outer <= size / 2:
             raise ValueError(f"radius must lie within the image: above 0, at most {size / 2:g}, got {radius}")
         if ratio is not None and not 0 < check_finite_number("ratio", ratio) < 1:
             raise ValueError(f"ratio must lie between 0 and 1, or be None for evenly spaced radii, got {ratio}")
-        self.size, self.angles, self.refine, self.axis = size, angles, refine, axis
+        self.size = size
         self.spatial_axes = 2 if polar_angles is None else 3
         self._description: dict[str, Any] = {
             "size": size,
@@ -121,10 +116,7 @@ class Polar(Coordinates):
         lengths = [outer * (i / radii if ratio is None else ratio**i) for i in range(radii)]
         index, weight = _grid_samples(size, angles, lengths, polar_angles, axis)
         self.register_buffer("index", index, persistent=False)
-        # Plain attributes, not buffers: .half() would round them.
-        self._weights, self._grains_per_step = weight, torch.tensor(360 / angles * GRAIN, dtype=torch.float64)
-        step = f"step of {360 / angles:g} degrees"
-        self.labels = Labels("rotations, quarter turns exactly", frozenset({"angle"}), "degrees", step)
+        self._weights = weight  # a plain attribute, not a buffer: .half() would round it
 
     @property
     def channels(self) -> int:
@@ -141,94 +133,18 @@ class Polar(Coordinates):
     def describe(self) -> dict[str, Any]:
         return {"kind": "polar", **self._description}
 
-    def _check(self, images: Tensor) -> None:
+    def check(self, images: Tensor) -> None:
         size, kind = check_images(images), "square images" if self.spatial_axes == 2 else "cubic volumes"
         if len(size) != self.spatial_axes or len(set(size)) > 1:
             raise ValueError(f"polar coordinates want {kind}, got shape {tuple(images.shape)}")
         if size[0] != self.size:
             raise ValueError(f"this polar grid was made for {kind} of size {self.size}, got {size[0]}; resize them")
 
-    def canvas(self, images: Tensor) -> Tensor:
-        """See :class:`Coordinates`. Its last axis is the azimuth."""
-        self._check(images)
+    def canvases(self, images: Tensor) -> list[Tensor]:
+        """See :class:`Coordinates`. The last axis is the azimuth."""
+        self.check(images)
         flat = as_float(images, float_dtype(images.dtype)).flatten(2)
-        weights = self._weights.to(flat)
-        total = flat.index_select(2, self.index[0]) * weights[0]
-        for corner in range(1, len(self.index)):
-            total = total + flat.index_select(2, self.index[corner]) * weights[corner]
-        canvas: Tensor = total.unflatten(2, (-1, self.angles)).flatten(1, 2)[:, None]
-        return canvas
-
-    def order(self, images: Tensor, scores: Scores, highest: Tensor, tied: Tensor) -> Tensor:
-        """See :class:`Coordinates`. Compare canvases, then restored images.
-
-        The grid does not sample every pixel, so different images can have equal canvases.
-        """
-        ranks = torch.where(highest, rank_restored(self.canvas(images), tied), -1)
-        among = ranks == ranks.amax(1, keepdim=True)
-        peaks = scores.map().flatten(1)
-
-        def keys(row: Tensor, candidate: Tensor) -> Tensor:
-            angle = self._grains(candidate, peaks.index_select(0, row))
-            return restored_keys(rotate_grains(images.index_select(0, row), -angle, self.axis).flatten())
-
-        index = largest(keys, math.prod(images.shape[1:]), among, tied)
-        return (torch.arange(self.angles, device=index.device) == index[:, None]).to(torch.int64)
-
-    def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        assert pose.angle is not None
-        return (pose.angle * self.angles / 360).round().to(torch.int64) % self.angles
-
-    def _grains(self, step: Tensor, scores: Tensor) -> Tensor:
-        """Return the rotation of positions ``step`` given scores ``(batch, angles)``, int64 grains ``(batch,)``.
-
-        With ``refine`` the angle is the vertex of the parabola through the scores at ``step`` and beside it.
-        """
-        quarter = self.angles // 4
-        rest = (step % quarter).to(torch.float64)
-        if self.refine:
-            before, top, after = (
-                scores.gather(1, ((step + side) % self.angles)[:, None])[:, 0].to(torch.float64)
-                for side in (self.angles - 1, 0, 1)
-            )
-            bend = before - 2 * top + after  # of integers, so exact, and equal wherever the peak stands
-            rest = rest + torch.where(bend < 0, (before - after) / (2 * bend), 0.0)
-        # Rounded before whole quarters are added, so that the sum is exact.
-        grains = (rest * self._grains_per_step.to(rest.device)).round().to(torch.int64)
-        grains = grains + 90 * GRAIN * (step // quarter)
-        return torch.where(grains >= 180 * GRAIN, grains - 360 * GRAIN, grains)
-
-    def pose(self, index: Tensor, scores: Scores, size: tuple[int, ...]) -> Pose:
-        still = torch.zeros(index.shape[0], len(size), dtype=torch.int64, device=index.device)
-        return Pose(still, angle=self._grains(index, scores.map().flatten(1)).to(torch.float64) / GRAIN)
-
-    def undo(self, images: Tensor, pose: Posed) -> Tensor:
-        return self._rotated(images, pose, -1)
-
-    def redo(self, images: Tensor, pose: Posed, size: Sequence[int] | None = None) -> Tensor:
-        """See :class:`Coordinates`. The inverse up to interpolation; exact for quarter turns."""
-        self._check_no_scene(images, size)
-        return self._rotated(images, pose, 1)
-
-    def _rotated(self, images: Tensor, pose: Posed, sign: int) -> Tensor:
-        self._check(images)
-        assert pose.angle is not None
-        return rotate_grains(images, sign * (pose.angle * GRAIN).round().to(torch.int64), self.axis)
-
-    def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
-        limit = 180 if scope is None else scope
-        angle = (2 * torch.rand(count, dtype=torch.float64, generator=generator) - 1) * limit
-        return Pose(torch.zeros(count, len(size), dtype=torch.int64), angle=angle)
-
-    def moves(self, size: tuple[int, ...]) -> Pose:
-        """See :class:`Coordinates`. Quarter turns; all other angles are interpolated."""
-        return Pose(torch.zeros(4, len(size), dtype=torch.int64), angle=90.0 * torch.arange(4, dtype=torch.float64))
-
-    def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        """See :class:`Coordinates`. In steps of the angle grid."""
-        assert pose.angle is not None
-        around = torch.remainder(pose.angle + 180, 360) - 180
-        return (around.abs() * self.angles / 360 - 0.5).ceil().clamp(min=0)  # up to half a step counts as 0
+        return [sampled(flat, self.index, self._weights).unflatten(2, (-1, self.angles)).flatten(1, 2)]
 
     def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
         widths, inputs = _preset(preset)["channels"], channels * self.channels
@@ -271,27 +187,6 @@ def polar_points(
     return grid
 
 
-def _corners(position: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Return the flat indices and weights, each ``(2^m, ...)``, of the pixels around ``position`` ``(..., m)``.
-
-    Positions count pixels from the centre of the first one. Pixels outside the image have weight 0.
-    """
-    low = position.floor()
-    fraction = position - low
-    indices, weights = [], []
-    for corner in itertools.product((0, 1), repeat=position.shape[-1]):
-        index = torch.zeros_like(low[..., 0], dtype=torch.int64)
-        weight = torch.ones_like(low[..., 0])
-        for axis, up in enumerate(corner):
-            at = low[..., axis].to(torch.int64) + up
-            share = fraction[..., axis] if up else 1 - fraction[..., axis]
-            weight = weight * torch.where((at >= 0) & (at < size), share, 0.0)
-            index = index * size + at.clamp(0, size - 1)
-        indices.append(index)
-        weights.append(weight)
-    return torch.stack(indices), torch.stack(weights)
-
-
 def _grid_samples(
     size: int, angles: int, radii: Sequence[float], polar_angles: int | None, axis: int
 ) -> tuple[Tensor, Tensor]:
@@ -311,7 +206,7 @@ def _grid_samples(
     place = torch.tensor(points, dtype=torch.float64).flatten(0, 1)  # (channel, azimuth, axis)
     # Right is the column, up is minus the row; a volume's axis of rotation comes before them.
     place = torch.stack([*place.unbind(-1)[:-2], -place[..., -1], place[..., -2]], -1)
-    index, weight = _corners((size - 1) / 2 + place, size)
+    index, weight = corners((size - 1) / 2 + place, size)
     # Azimuth t + 90 q of an image is azimuth t of the image turned back by q quarters.
     numbers = torch.arange(size**axes).view([size] * axes)
     if axes == 3:

@@ -48,9 +48,9 @@ class Ring(Coordinates):
         zero = torch.zeros_like(ring)
         return Pose(torch.stack([ring if a == self._axis(axes) else zero for a in range(axes)], 1))
 
-    def canvas(self, images: Tensor) -> Tensor:
+    def canvases(self, images: Tensor) -> list[Tensor]:
         axis = self._axis(len(check_images(images)))
-        return images.movedim(2 + axis, -1).flatten(1, -2)[:, None]
+        return [images.movedim(2 + axis, -1).flatten(1, -2)]
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         axis = self._axis(len(size))

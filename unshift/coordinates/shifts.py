@@ -42,9 +42,9 @@ class Shifts(Coordinates):
     def describe(self) -> dict[str, Any]:
         return {"kind": "shifts"}
 
-    def canvas(self, images: Tensor) -> Tensor:
+    def canvases(self, images: Tensor) -> list[Tensor]:
         check_images(images)
-        return images[:, None]
+        return [images]
 
     def pose(self, index: Tensor, scores: Scores, size: tuple[int, ...]) -> Pose:
         return Pose(unravel(index, size))
@@ -87,9 +87,9 @@ class Padded(Coordinates):
     def _size(self, size: Sequence[int]) -> tuple[int, ...]:
         return tuple(n + 2 * self.pad for n in size)
 
-    def canvas(self, images: Tensor) -> Tensor:
+    def canvases(self, images: Tensor) -> list[Tensor]:
         check_images(images)
-        return self._padded(images)[:, None]
+        return [self._padded(images)]
 
     def pose(self, index: Tensor, scores: Scores, size: tuple[int, ...]) -> Pose:
         whole = torch.tensor(self._size(size), device=index.device)
@@ -157,9 +157,9 @@ class Scene(Shifts):
                 f"and these images are {format_size(size)}"
             )
 
-    def canvas(self, images: Tensor) -> Tensor:
+    def canvases(self, images: Tensor) -> list[Tensor]:
         self._check(check_images(images))
-        return images[:, None]
+        return [images]
 
     def undo(self, images: Tensor, pose: Posed) -> Tensor:
         self._check(check_images(images))

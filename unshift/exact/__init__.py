@@ -11,17 +11,26 @@ equal scores fall to whichever index comes first. So:
    The confidence is a sum of integers too (:mod:`~unshift.exact.confidence`).
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from unshift.exact.calibration import quantise
-from unshift.exact.choice import choose, largest, next_best, ordered_bits, rank_restored, restored_keys
+from unshift.exact.choice import choose, ordered_bits, rank_restored
+from unshift.exact.comparison import largest
 from unshift.exact.confidence import Curve
-from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator
+from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator, IntegerNetwork
+from unshift.exact.poses import IntegerPoseEstimator
 from unshift.exact.runtime import in_graphs, is_exporting, is_traced
 from unshift.exact.scores import Scorer, Scores
+from unshift.exact.suppression import next_best
 
 __all__ = [
     "LARGEST_SCALE",
     "Curve",
     "IntegerEstimator",
+    "IntegerNetwork",
+    "IntegerPoseEstimator",
     "Scorer",
     "Scores",
     "choose",
@@ -29,9 +38,14 @@ __all__ = [
     "is_exporting",
     "is_traced",
     "largest",
+    "network_from",
     "next_best",
     "ordered_bits",
     "quantise",
     "rank_restored",
-    "restored_keys",
 ]
+
+
+def network_from(description: dict[str, Any]) -> IntegerNetwork:
+    """Rebuild a network from the result of its ``describe()``. Its integers are then loaded by ``load_state_dict``."""
+    return (IntegerPoseEstimator if "stride" in description["network"] else IntegerEstimator)(**description)

@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from unshift.exact.inference import Layer, line_means, line_sums
-from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator, bits_of
+from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator, IntegerNetwork, bits_of
+from unshift.exact.poses import IntegerPoseEstimator
 from unshift.inputs import Images, batches
 from unshift.network import ShiftEstimator, as_float, check_input
+from unshift.pose_network import PoseEstimator
 
 __all__ = ["quantise"]
 
@@ -21,7 +23,9 @@ BLOCK = 2**22
 
 
 @torch.no_grad()
-def quantise(estimator: ShiftEstimator, images: Images, *, bits: int = 10, sum_bits: int = 24) -> IntegerEstimator:
+def quantise(
+    estimator: ShiftEstimator | PoseEstimator, images: Images, *, bits: int = 10, sum_bits: int = 24
+) -> IntegerNetwork:
     """Turn a float estimator into an exact integer one, calibrated on sample images.
 
     Args:
@@ -49,16 +53,20 @@ def quantise(estimator: ShiftEstimator, images: Images, *, bits: int = 10, sum_b
         if not torch.isfinite(parameter).all():
             raise ValueError(f"the estimator's {name} holds NaN or infinity: its training went wrong")
     network = estimator.describe()
-    # Sums along an axis grow with the image: their divisors hold at this size, and follow by rule at others.
-    if network["line_channels"] and len(sizes := {part.shape[2:] for part in parts}) > 1:
-        raise ValueError(f"a net with lines is calibrated at one size, got images of {len(sizes)} sizes")
-    size = parts[0].shape[2:] if network["line_channels"] else estimator.size
-    net = IntegerEstimator(network, bits=bits, size=size).to(parts[0].device)
-    calibrate = _Calibration(net, parts, sum_bits)
+    net: Any
+    if isinstance(estimator, PoseEstimator):
+        net = IntegerPoseEstimator(network, bits=bits)
+    else:
+        # Sums along an axis grow with the image: their divisors hold at this size, and follow by rule at others.
+        if network["line_channels"] and len(sizes := {part.shape[2:] for part in parts}) > 1:
+            raise ValueError(f"a net with lines is calibrated at one size, got images of {len(sizes)} sizes")
+        net = IntegerEstimator(network, bits=bits, size=parts[0].shape[2:] if estimator.lines else estimator.size)
+    calibrate = _Calibration(net.to(parts[0].device), parts, sum_bits)
     unit = calibrate.layers(net.local, estimator.local, calibrate.pixels(), calibrate.after_local)
     ends: list[Any] = [(net.local[-1], estimator.local[-1], unit)]
-    if len(net.lines):
-        lines: Any = enumerate(zip(net.lines, estimator.lines, strict=True))
+    if net.line_axes:
+        float_lines: Any = estimator.lines
+        lines: Any = enumerate(zip(net.lines, float_lines, strict=True))
         ends = [(line[-1], floats[-1], calibrate.line(axis, line, floats, unit)) for axis, (line, floats) in lines]
     # All axes' scores are added, so their last layers share one scale: the coarsest.
     scale = min(
@@ -66,18 +74,19 @@ def quantise(estimator: ShiftEstimator, images: Images, *, bits: int = 10, sum_b
     )
     for layer, floating, unit in ends:
         _fill(layer, (floating.kernel(), floating.bias), unit, sum_bits, scale)
-    net.score_unit_bits.copy_(bits_of(1 / scale))
+    net.score_unit_bits.copy_(bits_of(1 / (scale * net.fraction)))
     net.read_numbers()
-    return net
+    quantised: IntegerNetwork = net
+    return quantised
 
 
 class _Calibration:
     """One integer network being filled, and the images that show its ranges, in parts of one size each."""
 
-    def __init__(self, net: IntegerEstimator, images: list[Tensor], sum_bits: int) -> None:
+    def __init__(self, net: Any, images: list[Tensor], sum_bits: int) -> None:
         self.net, self.sum_bits = net, sum_bits
         self.size = tuple(images[0].shape[2:])
-        widest = math.prod(net.across) * max(max(layer.weight.shape[:2]) for layer in net.local)  # type: ignore[index]
+        widest = math.prod(net.across) * max(max(layer.weight.shape[:2]) for layer in net.local)
         room = [max(1, BLOCK // (math.prod(part.shape[2:]) * widest)) for part in images]
         self.blocks = [block for part, count in zip(images, room, strict=True) for block in part.split(count)]
 
@@ -99,7 +108,7 @@ class _Calibration:
     def after_local(self, count: int) -> Iterator[Tensor]:
         """Yield the images, part by part, as they are after ``count`` local layers."""
         for part in self.blocks:
-            yield self._through(list(self.net.local)[:count], self.net.split_channels(self.net.pixels(part)))
+            yield self._through(list(self.net.local)[:count], self.net.inputs(part))
 
     def layers(self, layers: Any, floats: Any, unit: Tensor, inputs: Callable[[int], Iterable[Tensor]]) -> Tensor:
         """Fill all layers that have a divisor; return the units of what reaches the layer after them."""

@@ -5,7 +5,7 @@ A graph cannot pick the tied images out of a batch, whose number depends on valu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unshift.exact.runtime import while_loop
 
-__all__ = ["largest", "rank", "rank_restored", "restored_keys"]
+__all__ = ["largest", "rank", "rank_restored"]
 
 MINUS_ZERO = torch.tensor([-(2.0**-150)], dtype=torch.float64)
 """The key of -0.0: between 0 and the first float32 below it."""
@@ -32,16 +32,16 @@ def rank(keys: Tensor) -> Tensor:
     return torch.zeros_like(order).scatter(1, order, ranks)
 
 
-def rank_restored(copies: Tensor, tied: Tensor) -> Tensor:
+def rank_restored(copies: Sequence[Tensor], tied: Tensor) -> Tensor:
     """See :func:`unshift.exact.choice.rank_restored`. Every step computes both kinds of keys and selects one."""
     from unshift.exact.choice import doubling_steps
 
-    count, size = copies.shape[1], tuple(copies.shape[3:])
-    pixels = copies.transpose(1, 2).flatten(3).flatten(2)
+    count, size = len(copies), tuple(copies[0].shape[2:])
+    pixels = torch.cat([copy.flatten(2) for copy in copies], 2)
     channels, candidates = pixels.shape[1:]
     steps = doubling_steps(size) or [(0, 0)]  # a step by 0 changes nothing
     places = torch.arange(candidates).view(count, *size)
-    ahead = torch.stack([places.roll(-length, 1 + axis).flatten() for axis, length in steps]).to(copies.device)
+    ahead = torch.stack([places.roll(-length, 1 + axis).flatten() for axis, length in steps]).to(pixels.device)
 
     def extend(row: Tensor, step: Tensor, ranks: Tensor) -> tuple[Tensor]:
         own = ranks.index_select(0, row)
@@ -56,12 +56,12 @@ def rank_restored(copies: Tensor, tied: Tensor) -> Tensor:
     return ranks
 
 
-def largest(keys: Callable[[Tensor, Tensor], Tensor], width: int, among: Tensor, tied: Tensor) -> Tensor:
-    """See :func:`unshift.exact.choice.largest`."""
+def largest(restored: Callable[[Tensor, Tensor], Tensor], count: int, among: Tensor, tied: Tensor) -> Tensor:
+    """See :func:`unshift.exact.comparison.largest`."""
 
     def compare(row: Tensor, candidate: Tensor, index: Tensor, champion: Tensor) -> tuple[Tensor, Tensor]:
         held = index.index_select(0, row)  # starts as the first of ``among``, which is compared first
-        own = keys(row, candidate)
+        own = restored_keys(restored(row, candidate).flatten())
         first = (own != champion).to(torch.int32).argmax(0, keepdim=True)  # the first pixel that differs, or any
         larger = own.index_select(0, first) > champion.index_select(0, first)
         eligible = among.index_select(0, row)[0].index_select(0, candidate)
@@ -69,7 +69,7 @@ def largest(keys: Callable[[Tensor, Tensor], Tensor], width: int, among: Tensor,
         index = index.index_copy(0, row, torch.where(wins, candidate, held))
         return index, torch.where(wins, own, champion)
 
-    start = among.to(torch.uint8).argmax(1), torch.zeros(width, dtype=torch.float64, device=among.device)
+    start = among.to(torch.uint8).argmax(1), torch.zeros(count, dtype=torch.float64, device=among.device)
     index: Tensor = _for_each_tied(tied, among.shape[1], compare, *start)[0]
     return index
 

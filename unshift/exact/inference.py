@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from unshift.exact.kernels import FLOAT32, FLOAT64, Task, prepare
+from unshift.exact.kernels import FLOAT32, FLOAT64, Task, prepare, prepare_strided
 from unshift.exact.kernels.direct import slice_around
 from unshift.exact.runtime import float32_settings_are_plain, in_graphs
 from unshift.network import check_input
 
 if TYPE_CHECKING:
-    from unshift.exact.integers import IntegerEstimator, IntegerFilter
+    from unshift.exact.integers import IntegerEstimator, IntegerFilter, IntegerNetwork
 
-__all__ = ["Layer", "floor_divide", "line_means", "line_sums", "run"]
+__all__ = ["BLOCK", "Layer", "blocks", "floor_divide", "line_means", "line_sums", "prepared", "run", "without_nan"]
 
 BLOCK = 2**21
 """Numbers of the widest map to compute at a time. ``benchmarks/run.py blocks``."""
@@ -42,8 +42,11 @@ class Layer:
     """One layer prepared for images of one size: its integers as floats."""
 
     def __init__(self, layer: IntegerFilter, size: Sequence[int], passed: set[Any]) -> None:
-        task = Task(tuple(layer.weight.shape), tuple(size), _worst(layer))
-        self.kernel = prepare(layer.weight, layer.bias, task, passed)
+        if layer.stride:
+            self.kernel: Any = prepare_strided(layer.weight, layer.bias, layer.stride, _worst(layer))
+        else:
+            task = Task(tuple(layer.weight.shape), tuple(size), _worst(layer))
+            self.kernel = prepare(layer.weight, layer.bias, task, passed)
         self.activation, self.largest = layer.activation, layer.largest
         self.divisor: Tensor | None = None
         if layer.divisor is not None:
@@ -53,7 +56,8 @@ class Layer:
 
     def sums(self, values: Tensor) -> Tensor:
         """Return the exact sums of integers held in floats."""
-        return self.kernel(values.to(self.kernel.dtype))
+        sums: Tensor = self.kernel(values.to(self.kernel.dtype))
+        return sums
 
     def __call__(self, values: Tensor) -> Tensor:
         """Return the integers that :class:`IntegerFilter` defines: in floats, or the scores in int64."""
@@ -134,9 +138,9 @@ def run(net: IntegerEstimator, images: Tensor) -> list[Tensor]:
     if _is_empty(images):  # the FFT refuses an empty batch
         return [term[:0] for term in run(net, images.new_zeros(1, *images.shape[1:]))]
     with torch.autocast(images.device.type, enabled=False):  # it would round the integers
-        plan = _plan(net, tuple(images.shape[2:]), images.device)
-        blocks = [_run_block(net, plan, block) for block in _blocks(images, plan.images)]
-    return [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*blocks, strict=True)]
+        plan: Plan = prepared(net, Plan, tuple(images.shape[2:]), images.device)
+        scored = [_run_block(net, plan, block) for block in blocks(images, plan.images)]
+    return [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*scored, strict=True)]
 
 
 @in_graphs(lambda images: False)
@@ -144,23 +148,25 @@ def _is_empty(images: Tensor) -> bool:
     return images.shape[0] == 0
 
 
-def _plan_for_graph(net: IntegerEstimator, size: tuple[int, ...], device: torch.device) -> Plan:
+def _prepared_for_graph(net: IntegerNetwork, plan: Callable[..., Any], size: tuple[int, ...], device: Any) -> Any:
     if net.largest_sum >= FLOAT32:
         raise ValueError(
             f"this network's sums reach {net.largest_sum:.0f}; they must stay below 2^24, the most that a graph holds: "
             "quantise it with sum_bits=24"
         )
-    return Plan(net, size, device)
+    return plan(net, size, device)
 
 
-@in_graphs(_plan_for_graph)
-def _plan(net: IntegerEstimator, size: tuple[int, ...], device: torch.device) -> Plan:
+@in_graphs(_prepared_for_graph)
+def prepared(net: IntegerNetwork, plan: Callable[..., Any], size: tuple[int, ...], device: torch.device) -> Any:
+    """Return ``plan(net, size, device)``, kept until the network changes."""
     key = (size, device, float32_settings_are_plain())
-    return net.cache.get(net, key, lambda: Plan(net, size, device), lambda plan: plan.nbytes)
+    return net.cache.get(net, key, lambda: plan(net, size, device), lambda plan: plan.nbytes)
 
 
 @in_graphs(lambda images, count: [images])
-def _blocks(images: Tensor, count: int) -> Sequence[Tensor]:
+def blocks(images: Tensor, count: int) -> Sequence[Tensor]:
+    """Split a batch into blocks of ``count`` images."""
     parts: Sequence[Tensor] = images.split(count)
     return parts
 
@@ -191,14 +197,15 @@ def _features(net: IntegerEstimator, plan: Plan, images: Tensor) -> Iterator[Ten
     for start in range(0, height, plan.rows):
         whole = plan.rows == height
         end = start + plan.rows + plan.after
-        features = _without_nan(net.pixels(images if whole else slice_around(images, 2, start - plan.before, end)))
+        features = without_nan(net.pixels(images if whole else slice_around(images, 2, start - plan.before, end)))
         for layer in plan.local:
             features = layer(features)
         yield features if whole else features.narrow(2, plan.before, min(plan.rows, height - start))
 
 
-@in_graphs(lambda values: torch.where(values.isnan(), 0.0, values))  # a graph cannot refuse NaN
-def _without_nan(values: Tensor) -> Tensor:
+@in_graphs(lambda values: torch.where(values.isnan(), 0.0, values))
+def without_nan(values: Tensor) -> Tensor:
+    """Return ``values``; in a graph, which cannot refuse NaN, with zeros in its place."""
     return values
 
 

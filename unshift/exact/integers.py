@@ -22,7 +22,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -34,7 +34,7 @@ from unshift.exact.runtime import in_graphs
 from unshift.exact.scores import Scorer, Scores
 from unshift.network import ACTIVATIONS, ShiftEstimator, add_lines, as_float, check_input
 
-__all__ = ["LARGEST_SCALE", "IntegerEstimator", "IntegerFilter", "correlate"]
+__all__ = ["LARGEST_SCALE", "IntegerEstimator", "IntegerFilter", "IntegerNetwork", "correlate"]
 
 LARGEST_SCALE = 2.0**100
 """Largest pixel scale of :func:`unshift.quantise`. At scales up to this one, pixels below 2^-126 become 0, whether or
@@ -69,6 +69,8 @@ class IntegerFilter(nn.Module):
     weight: Tensor
     bias: Tensor
     divisor: Tensor | None
+    stride: int = 0
+    """0: circular, at every position."""
 
     def __init__(self, shape: Sequence[int], largest: int, activation: str, last: bool) -> None:
         super().__init__()
@@ -82,58 +84,45 @@ class IntegerFilter(nn.Module):
         """The largest absolute value that any sum can reach."""
         return float((self.largest * self.weight.double().abs().flatten(1).sum(1) + self.bias.double().abs()).max())
 
+    def correlate(self, values: Tensor) -> Tensor:
+        """Return the sums of products, without the bias."""
+        return correlate(values, self.weight)
+
     def forward(self, values: Tensor) -> Tensor:
         """Map int64 ``(batch, in, *spatial)`` to int64 ``(batch, out, *spatial)``, by the definition."""
         per_channel = (-1, *[1] * (values.ndim - 2))
-        sums = correlate(values, self.weight) + self.bias.view(per_channel)
+        sums = self.correlate(values) + self.bias.view(per_channel)
         if self.divisor is None:
             return sums
         return (ACTIVATIONS[self.activation](sums) // self.divisor.view(per_channel)).clamp(-self.largest, self.largest)
 
 
-class IntegerEstimator(Scorer):
-    """A :class:`ShiftEstimator` in integers: images in, int64 scores out.
+class IntegerNetwork(Scorer):
+    """A network in integers: what all kinds share. Made by :func:`unshift.quantise`.
 
-    Made by :func:`unshift.quantise`; rebuilt from ``IntegerEstimator(**net.describe())`` and a ``state_dict``.
+    Rebuilt by :func:`unshift.exact.network_from` from its description, and a ``state_dict``.
 
     Args:
-        network: The float estimator's :meth:`~ShiftEstimator.describe`.
+        floating: The float network, on the meta device: only its shapes are used.
         bits: Width of the activations.
-        size: The size of the images on which line sums were calibrated. (A network of dense filters accepts only its
-            own size; all others accept any.)
+        description: Plain data that rebuilds it.
     """
 
     in_channels: int
     axes: int
     largest: int
+    """The largest absolute value of pixels and activations, ``L``."""
+    local: nn.ModuleList
     pixel_scale_bits: Tensor
     score_unit_bits: Tensor
+    fraction = 1
+    """Steps of a score per integer step of the last layer."""
 
-    def __init__(self, network: dict[str, Any], *, bits: int = 10, size: Sequence[int] | None = None) -> None:
+    def __init__(self, floating: Any, bits: int, description: dict[str, Any]) -> None:
         super().__init__()
-        if type(bits) is not int or not 2 <= bits <= 47:
-            raise ValueError(f"bits must be a whole number from 2 to 47, got {bits!r}")
-        with torch.device("meta"):  # only shapes are needed: allocate no memory, draw no random numbers
-            floating = ShiftEstimator(**network)
         self.in_channels, self.axes, self.size = floating.in_channels, floating.axes, floating.size
-        self.across = floating.across
-        self.calibrated = tuple(size) if size is not None else None
-        self.largest = 2**bits - 1
-        self._description = {"network": network, "bits": bits, "size": list(size) if size is not None else None}
-
-        def stack(layers: Any, scores: bool) -> nn.ModuleList:
-            last = len(layers) - 1 if scores else None
-            return nn.ModuleList(
-                IntegerFilter(layer.weight.shape, self.largest, network["activation"], last=k == last)
-                for k, layer in enumerate(layers)
-            )
-
-        self.local = stack(floating.local, scores=not len(floating.lines))
-        self.lines = nn.ModuleList(stack(line, scores=True) for line in floating.lines)
-        self.line_axes = len(self.lines)
-        for axis in range(self.line_axes):
-            ones = torch.ones(network["channels"][-1], dtype=torch.int64)
-            self.register_buffer(f"mean_divisor_{axis}", ones)
+        self.across: tuple[int, ...] = floating.across
+        self.largest, self._description = 2**bits - 1, description
         # The two real numbers of the network, stored as the bits of a float64: integers again.
         self.register_buffer("pixel_scale_bits", bits_of(1.0))
         self.register_buffer("score_unit_bits", bits_of(1.0))
@@ -141,74 +130,21 @@ class IntegerEstimator(Scorer):
         self.cache = Cache()
         self.register_load_state_dict_post_hook(_read_numbers)  # type: ignore[no-untyped-call]
 
-    # --- the definition -------------------------------------------------------------------------------------------
-
-    @torch.no_grad()
-    def reference(self, images: Tensor) -> Tensor:
-        """Return the scores ``(batch, *spatial)`` by the definition, in int64 and slowly."""
-        check_input(images, self.in_channels, self.axes, self.size)
-        values = self.split_channels(self.pixels(images).to(torch.int64))
-        for layer in self.local:
-            values = layer(values)
-        if not self.line_axes:
-            return values[:, 0]
-        terms = []
-        for axis, line in enumerate(self.lines):
-            times, divisor = self.line_ratio(axis, tuple(images.shape[2:]))
-            others = self.other_axes(axis)
-            sums = values.sum(others) if others else values
-            term = (sums * times // divisor[:, None]).clamp(-self.largest, self.largest)
-            for layer in line:  # type: ignore[attr-defined]
-                term = layer(term)
-            terms.append(term[:, 0])
-        return add_lines(terms)
+    @staticmethod
+    def on_meta(kind: Callable[..., nn.Module], network: dict[str, Any], bits: int) -> Any:
+        """Build a float network without memory or random numbers. Raise a ``ValueError`` unless ``bits`` fit."""
+        if type(bits) is not int or not 2 <= bits <= 47:
+            raise ValueError(f"bits must be a whole number from 2 to 47, got {bits!r}")
+        with torch.device("meta"):
+            return kind(**network)
 
     def pixels(self, images: Tensor) -> Tensor:
         """Quantise pixels, each by itself. Return integers in float32."""
         return (as_float(images) * self.pixel_scale).round_().clamp_(-self.largest, self.largest)
 
-    def split_channels(self, images: Tensor) -> Tensor:
-        """Turn the axes across, which came as channels, into the first spatial axes: what the local layers see."""
-        return images.unflatten(1, (-1, *self.across)) if self.across else images
-
-    def other_axes(self, axis: int) -> list[int]:
-        """Return all axes of the features but the one that belongs to ``axis`` of the scores."""
-        first = 2 + len(self.across)
-        return [other for other in range(2, first + self.axes) if other != first + axis]
-
-    def line_ratio(self, axis: int, size: tuple[int, ...]) -> tuple[int, Tensor]:
-        """Return the factor and the divisor of the line sums of ``axis`` for images of ``size``.
-
-        At the calibrated size, divide by the buffer ``mean_divisor``. Where a line sums ``c`` pixels instead of the
-        calibrated ``c0``, its sums are ``c / c0`` times as large, so they are multiplied by ``c0`` and divided by ``c``
-        times that divisor.
-
-        Raises:
-            ValueError: If sums of 52 bits or more could occur, which float64 kernels cannot divide exactly.
-        """
-        divisor, times = self.get_buffer(f"mean_divisor_{axis}"), 1
-        count = math.prod(size) // size[axis]
-        if self.calibrated is not None and size != self.calibrated:
-            wanted = math.prod(self.calibrated) // self.calibrated[axis]
-            common = math.gcd(wanted, count)
-            times, divisor = wanted // common, divisor * (count // common)
-        if self.largest * math.prod(self.across) * count * times >= 2**52:
-            raise ValueError(f"images of size {size} are too large for a network calibrated at {self.calibrated}")
-        return times, divisor
-
-    # --- the interface of a scorer --------------------------------------------------------------------------------
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return the scores ``(batch, *spatial)``, int64: those of :meth:`reference`."""
-        terms = inference.run(self, images)
-        return add_lines(terms) if self.line_axes else terms[0]
-
-    @torch.no_grad()
-    def scores(self, canvas: Tensor) -> Scores:
-        """See :class:`Scorer`. The scores of a network with lines along several axes are separable."""
-        if self.line_axes < 2 or canvas.shape[1] > 1:
-            return super().scores(canvas)
-        return Scores(inference.run(self, canvas[:, 0]), (1, *canvas.shape[3:]))
+    def inputs(self, images: Tensor) -> Tensor:
+        """Return quantised pixels as the first layer sees them."""
+        return self.pixels(images)
 
     @property
     def pixel_scale(self) -> float:
@@ -247,7 +183,108 @@ class IntegerEstimator(Scorer):
         return copy.deepcopy(self._description)
 
 
-def _read_numbers(net: IntegerEstimator, _: Any) -> None:
+class IntegerEstimator(IntegerNetwork):
+    """A :class:`ShiftEstimator` in integers: images in, int64 scores of all positions out.
+
+    Args:
+        network: The float estimator's :meth:`~ShiftEstimator.describe`.
+        bits: Width of the activations.
+        size: The size of the images on which line sums were calibrated. (A network of dense filters accepts only its
+            own size; all others accept any.)
+    """
+
+    def __init__(self, network: dict[str, Any], *, bits: int = 10, size: Sequence[int] | None = None) -> None:
+        floating = self.on_meta(ShiftEstimator, network, bits)
+        description = {"network": network, "bits": bits, "size": list(size) if size is not None else None}
+        super().__init__(floating, bits, description)
+        self.calibrated = tuple(size) if size is not None else None
+
+        def stack(layers: Any, scores: bool) -> nn.ModuleList:
+            last = len(layers) - 1 if scores else None
+            return nn.ModuleList(
+                IntegerFilter(layer.weight.shape, self.largest, network["activation"], last=k == last)
+                for k, layer in enumerate(layers)
+            )
+
+        self.local = stack(floating.local, scores=not len(floating.lines))
+        self.lines = nn.ModuleList(stack(line, scores=True) for line in floating.lines)
+        self.line_axes = len(self.lines)
+        for axis in range(self.line_axes):
+            ones = torch.ones(network["channels"][-1], dtype=torch.int64)
+            self.register_buffer(f"mean_divisor_{axis}", ones)
+
+    # --- the definition -------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def reference(self, images: Tensor) -> Tensor:
+        """Return the scores ``(batch, *spatial)`` by the definition, in int64 and slowly."""
+        check_input(images, self.in_channels, self.axes, self.size)
+        values = self.inputs(images).to(torch.int64)
+        for layer in self.local:
+            values = layer(values)
+        if not self.line_axes:
+            return values[:, 0]
+        terms = []
+        for axis, line in enumerate(self.lines):
+            times, divisor = self.line_ratio(axis, tuple(images.shape[2:]))
+            others = self.other_axes(axis)
+            sums = values.sum(others) if others else values
+            term = (sums * times // divisor[:, None]).clamp(-self.largest, self.largest)
+            for layer in line:  # type: ignore[attr-defined]
+                term = layer(term)
+            terms.append(term[:, 0])
+        return add_lines(terms)
+
+    def split_channels(self, images: Tensor) -> Tensor:
+        """Turn the axes across, which came as channels, into the first spatial axes: what the local layers see."""
+        return images.unflatten(1, (-1, *self.across)) if self.across else images
+
+    def inputs(self, images: Tensor) -> Tensor:
+        """See :class:`IntegerNetwork`."""
+        return self.split_channels(self.pixels(images))
+
+    def other_axes(self, axis: int) -> list[int]:
+        """Return all axes of the features but the one that belongs to ``axis`` of the scores."""
+        first = 2 + len(self.across)
+        return [other for other in range(2, first + self.axes) if other != first + axis]
+
+    def line_ratio(self, axis: int, size: tuple[int, ...]) -> tuple[int, Tensor]:
+        """Return the factor and the divisor of the line sums of ``axis`` for images of ``size``.
+
+        At the calibrated size, divide by the buffer ``mean_divisor``. Where a line sums ``c`` pixels instead of the
+        calibrated ``c0``, its sums are ``c / c0`` times as large, so they are multiplied by ``c0`` and divided by ``c``
+        times that divisor.
+
+        Raises:
+            ValueError: If sums of 52 bits or more could occur, which float64 kernels cannot divide exactly.
+        """
+        divisor, times = self.get_buffer(f"mean_divisor_{axis}"), 1
+        count = math.prod(size) // size[axis]
+        if self.calibrated is not None and size != self.calibrated:
+            wanted = math.prod(self.calibrated) // self.calibrated[axis]
+            common = math.gcd(wanted, count)
+            times, divisor = wanted // common, divisor * (count // common)
+        if self.largest * math.prod(self.across) * count * times >= 2**52:
+            raise ValueError(f"images of size {size} are too large for a network calibrated at {self.calibrated}")
+        return times, divisor
+
+    # --- the interface of a scorer --------------------------------------------------------------------------------
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the scores ``(batch, *spatial)``, int64: those of :meth:`reference`."""
+        terms = inference.run(self, images)
+        return add_lines(terms) if self.line_axes else terms[0]
+
+    @torch.no_grad()
+    def scores(self, canvases: Iterable[Tensor]) -> Scores:
+        """See :class:`Scorer`. The scores of a network with lines along several axes are separable."""
+        canvases = list(canvases)
+        if self.line_axes < 2 or len(canvases) > 1:
+            return super().scores(canvases)
+        return Scores(inference.run(self, canvases[0]), (1, *canvases[0].shape[2:]))
+
+
+def _read_numbers(net: IntegerNetwork, _: Any) -> None:
     """Read the numbers of a network that has just been loaded: a graph of it cannot."""
     if not net.pixel_scale_bits.is_meta:
         net.read_numbers()

@@ -1,15 +1,16 @@
 """Scorer and Scores: the interface between a network and the choice of a pose.
 
 A *candidate* is one copy of the image and one position of it; a scorer gives every candidate an int64 score. A network
-of lines scores ``f(row) + g(column)``. Such scores are *separable*: the highest sum is where every term is highest, and
-the softmax of a sum is the product of the softmaxes. So neither the choice nor the confidence needs the whole map.
+that scores copies as a whole has one candidate for each copy, and no positions. A network of lines scores ``f(row) +
+g(column)``. Such scores are *separable*: the highest sum is where every term is highest, and the softmax of a sum is
+the product of the softmaxes. So neither the choice nor the confidence needs the whole map.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,7 @@ class Scores:
     Args:
         terms: Each candidate's score is the sum of one entry of each term. A map has one term ``(batch, candidates)``;
             separable scores have a term ``(batch, n)`` per axis.
-        shape: ``(copies, *positions)``.
+        shape: ``(copies, *positions)``, or ``(copies,)`` where copies are scored as a whole.
     """
 
     def __init__(self, terms: Sequence[Tensor], shape: Sequence[int]) -> None:
@@ -69,12 +70,15 @@ class Scorer(nn.Module):
     """Base class of networks that score canvases: quantised, constructed, or your own.
 
     A subclass implements ``forward``: canvases ``(batch, channel, *positions)`` to equivariant int64 scores
-    ``(batch, *positions)``. The attributes describe which canvases it takes; None means any.
+    ``(batch, *positions)``, or to one score each, ``(batch,)``, if it is ``whole``. The attributes describe which
+    canvases it takes; None means any.
     """
 
     in_channels: int | None = None
     axes: int | None = None
     size: tuple[int, ...] | None = None
+    whole: bool | None = False
+    """Whether it scores a canvas as a whole, not its positions; None if unknown."""
     score_unit: float = 1.0
     """The value of one integer step of the scores as a logit, in nats."""
     line_axes: int = 0
@@ -88,24 +92,29 @@ class Scorer(nn.Module):
         return module if isinstance(module, Scorer) else _Wrapped(module)
 
     @torch.no_grad()
-    def scores(self, canvas: Tensor) -> Scores:
-        """Score canvases ``(batch, copies, channel, *positions)``."""
-        flat = canvas.flatten(0, 1)
+    def scores(self, canvases: Iterable[Tensor]) -> Scores:
+        """Score the canvases of a batch, one for each copy, ``(batch, channel, *positions)``."""
+        copies = list(canvases)
+        flat = copies[0] if len(copies) == 1 else torch.stack(copies, 1).flatten(0, 1)
         scores = self(flat)
-        wanted = (flat.shape[0], *flat.shape[2:])
-        if not isinstance(scores, Tensor) or tuple(scores.shape) != tuple(wanted):
+        positions = tuple(flat.shape[2:])
+        if self.whole is None and isinstance(scores, Tensor) and scores.ndim == 1:
+            positions = ()
+        if not isinstance(scores, Tensor) or tuple(scores.shape) != (len(flat), *positions):
             got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-            raise ValueError(f"a scorer must return scores (batch, *spatial) = {tuple(wanted)}, got {got}")
+            raise ValueError(f"a scorer must return scores (batch, *spatial) = {(len(flat), *positions)}, got {got}")
         if scores.dtype != torch.int64:
             raise ValueError(
                 f"a Restorer wants int64 scores, got {scores.dtype}: float scores cannot be exact. "
                 "Turn the estimator into integers with unshift.quantise(estimator, sample_images)"
             )
-        shape = (canvas.shape[1], *canvas.shape[3:])
-        return Scores([scores.reshape(canvas.shape[0], math.prod(shape))], shape)
+        shape = (len(copies), *positions)
+        return Scores([scores.reshape(len(copies[0]), math.prod(shape))], shape)
 
 
 class _Wrapped(Scorer):
+    whole = None
+
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module

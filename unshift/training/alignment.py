@@ -64,7 +64,7 @@ class MeanPosition:
     def __call__(self, images: Tensor) -> Tensor:
         """Restore a batch of images."""
         coordinates, unit = self.restorer.coordinates, self.restorer.scorer.score_unit
-        scores = self.restorer.scorer.scores(coordinates.canvas(images))
+        scores = self.restorer.scorer.scores(coordinates.canvases(images))
         score_map = scores.map()
         copies, size = score_map.shape[1], tuple(score_map.shape[2:])
         probability = (score_map.double() * unit).flatten(1).softmax(1).view(len(images), copies, -1)

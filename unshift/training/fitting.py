@@ -27,6 +27,7 @@ from unshift.evaluation import calibrate, rates_from
 from unshift.exact import quantise
 from unshift.inputs import background, stack_level
 from unshift.network import ShiftEstimator
+from unshift.pose_network import PoseEstimator
 from unshift.progress import Progress
 from unshift.restorer import Restorer
 from unshift.training.alignment import Classifier, fit_unaligned
@@ -49,7 +50,7 @@ class FitOptions(Recipe, ImageOptions, total=False):
 
 def fit(
     images: Tensor | np.ndarray | Dataset[Any] | DataLoader[Any] | str | Path,
-    preset: str | ShiftEstimator = "paper",
+    preset: str | ShiftEstimator | PoseEstimator = "paper",
     *,
     start: Restorer | None = None,
     coordinates: Coordinates | None = None,
@@ -71,7 +72,8 @@ def fit(
         images: Tensor or array ``(n, channel, *spatial)``, a ``Dataset`` (or ``IterableDataset``), a ``DataLoader``, or
             a folder's path. Data sets are read as needed, once before training and once an epoch; the order of a
             ``DataLoader`` is not used. Labels are ignored. uint8 is scaled to [0, 1].
-        preset: "paper", "dense", "lines", "seam", "sequence", "scene", or a ``ShiftEstimator`` of your own.
+        preset: "paper", "dense", "lines", "seam", "sequence", "scene", or a ``ShiftEstimator`` of your own. For
+            ``Poses`` and ``Angles``: "look", "evidence", or a ``PoseEstimator``.
         start: Train on from the weights of this restorer, such as ``load("photos")``, instead of a preset's. They are
             kept if no epoch has a lower validation loss.
         coordinates: What to undo; see :mod:`unshift.coordinates`. Default: those of ``start``, or circular shifts of
@@ -142,7 +144,7 @@ def fit(
 class Plan:
     """The arguments of :func:`fit` that all fits of one call share."""
 
-    preset: str | ShiftEstimator
+    preset: str | ShiftEstimator | PoseEstimator
     name: str
     coordinates: Coordinates
     augmentations: dict[str, Augmentation]
@@ -163,7 +165,7 @@ class Plan:
         augmentations = self.augmentations | examples.last_augmentation()
         return Run(network, examples, settings | self.recipe | examples.describe(), augmentations)
 
-    def _network(self, examples: Examples) -> ShiftEstimator:
+    def _network(self, examples: Examples) -> ShiftEstimator | PoseEstimator:
         """Return the network to train: a new one of the preset, or a copy of the caller's."""
         if isinstance(self.preset, str):
             channels, *size = examples.shape
@@ -172,6 +174,7 @@ class Plan:
                 network = self.coordinates.network(self.preset, channels, tuple(size))
         else:
             network = copy.deepcopy(self.preset)
+        self.coordinates.check_network(network)
         if "windows" in self.augmentations and network.size is not None:
             raise ValueError(
                 f"augment 'windows' needs a network for images of any size; this one takes {network.size} only"

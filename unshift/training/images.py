@@ -130,7 +130,7 @@ class Examples:
         self.moves = Moves.of(chosen["moves"], coordinates, chosen["scope"], self.shape[1:])
         if self.moves is not None:
             self.shape = (self.shape[0], *self.moves.seen(self.shape[1:]))
-        coordinates.canvas(first)  # raises if the images do not fit
+        coordinates.canvases(first)  # raises if the images do not fit
         self.survey = survey(self.reader, first.numel(), skip, progress, self.ragged)
         rows = _usable(self.survey, self.reader, chosen["drop_unusable"])
         held_out = validation if isinstance(validation, int) else max(1, round(validation * len(rows)))
@@ -201,8 +201,11 @@ class Examples:
         """Canvases of the first images to train on."""
         rows = self.train[: max(1, min(SAMPLE, SAMPLE_BYTES // math.prod(self.shape)))].sort().values
         read = self._as_seen(self.reader.read(rows.split(16)))
-        canvases = (self.coordinates.canvas(part).flatten(0, 1) for part in itertools.chain.from_iterable(read))
-        return [*itertools.chain.from_iterable(canvases)][:SAMPLE] if self.ragged else torch.cat([*canvases])[:SAMPLE]
+        parts = itertools.chain.from_iterable(read)
+        canvases = [canvas for part in parts for canvas in self.coordinates.canvases(part)]
+        if len({canvas.shape[1:] for canvas in canvases}) > 1 or self.ragged:
+            return [*itertools.chain.from_iterable(canvases)][:SAMPLE]
+        return torch.cat(canvases)[:SAMPLE]
 
     def range(self) -> list[float]:
         """Return the least and the largest pixel value of the sample."""
@@ -346,7 +349,7 @@ def shifted_copies(surveyed: Survey, reader: Reader) -> list[int]:
 
 def _canonical(image: Tensor) -> tuple[int, bytes]:
     """Return the shift of an image ``(1, channel, *spatial)`` from its canonical form, and a digest of that form."""
-    start = int(rank_restored(image[None], torch.ones(1, dtype=torch.bool)).argmax())
+    start = int(rank_restored([image], torch.ones(1, dtype=torch.bool)).argmax())
     position = torch.stack(torch.unravel_index(torch.tensor([start]), image.shape[2:]), 1)
     form = undo(image, position).contiguous().flatten().view(torch.uint8).numpy().data
     return start, hashlib.sha256(form).digest()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from unshift.network import PRESETS, ShiftEstimator
+from unshift.pose_network import POSE_PRESETS, PoseEstimator
 
 __all__ = ["RECIPES", "Recipe", "complete", "preset_name"]
 
@@ -46,16 +47,18 @@ RECIPES: dict[str, Recipe] = {
     "sequence": {"epochs": 12, "learning_rate": 0.003, "batch_size": 4},
     "scene": {"epochs": 8, "learning_rate": 0.01, "batch_size": 32, "optimizer": "muon", "average": 0.998},
     "start": {"epochs": 10, "learning_rate": 0.002, "batch_size": 32, "optimizer": "muon"},
+    "look": {"epochs": 6, "learning_rate": 0.005, "batch_size": 64, "average": 0.998, "optimizer": "muon"},
+    "evidence": {"epochs": 6, "learning_rate": 0.005, "batch_size": 64, "average": 0.998, "optimizer": "muon"},
     "custom": {"epochs": 12, "learning_rate": 0.005},
 }
 """The settings of each preset, tuned on held-out parts of the training sets of MNIST, CIFAR-10 and mitogenomes."""
 
 
-def preset_name(preset: str | ShiftEstimator) -> str:
+def preset_name(preset: str | ShiftEstimator | PoseEstimator) -> str:
     """Return the name of a preset, or "custom" for a network. Raise a ``ValueError`` if there is no such preset."""
     name = preset if isinstance(preset, str) else "custom"
     if name not in RECIPES:
-        raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}, or give a ShiftEstimator")
+        raise ValueError(f"no preset {name!r}; there are {', '.join([*PRESETS, *POSE_PRESETS])}, or give a network")
     return name
 
 

@@ -20,6 +20,7 @@ from unshift import distributed as ranks
 from unshift.coordinates import Pose
 from unshift.inputs import Images, batches, stack_level
 from unshift.network import ShiftEstimator, as_float
+from unshift.pose_network import PoseEstimator
 from unshift.progress import Progress
 from unshift.training.augmentation import Augmentation, augmented
 from unshift.training.checkpoint import Checkpoint
@@ -40,7 +41,7 @@ class Run:
 
     def __init__(
         self,
-        estimator: ShiftEstimator,
+        estimator: ShiftEstimator | PoseEstimator,
         examples: Examples,
         settings: dict[str, Any],
         augmentations: dict[str, Augmentation],
@@ -129,7 +130,7 @@ class Run:
             end = f"stopped early after epoch {self.epoch} of {epochs}" if self.stopped_early else f"{epochs} epochs"
             bar.write(f"{end}; the best weights are those of epoch {self.best_epoch}")
 
-    def result(self) -> ShiftEstimator:
+    def result(self) -> ShiftEstimator | PoseEstimator:
         """Return the network of the best epoch, on the CPU, for pixels that are not standardised."""
         self.estimator.load_state_dict(self.best)
         if self.standard is not None:
@@ -143,11 +144,11 @@ class Run:
         pieces = [piece for part in parts for piece in self._pieces(*part)]
         weight = 1 if count > ranks.rank() else 0  # 0 for an image that belongs to another rank
         total = 0.0
-        for number, (canvas, target) in enumerate(pieces, 1):
+        for number, (canvases, target) in enumerate(pieces, 1):
             # Gradients accumulate locally; ranks exchange them once, with the last piece.
             local = number < len(pieces) and ranks.count() > 1
             with self.trained.no_sync() if local else contextlib.nullcontext():
-                loss = F.cross_entropy(self._scores(canvas, self.trained), target, reduction="sum")
+                loss = F.cross_entropy(self._scores(canvases, self.trained), target, reduction="sum")
                 # DistributedDataParallel averages gradients over ranks; the loss is an average over images.
                 loss = loss * (weight * ranks.count() / count)
                 loss.backward()
@@ -163,19 +164,25 @@ class Run:
             self.averaged.update_parameters(self.estimator)
         return value
 
-    def _pieces(self, images: Tensor, pose: Pose | None) -> Iterator[tuple[Tensor, Tensor]]:
+    def _pieces(self, images: Tensor, pose: Pose | None) -> Iterator[tuple[list[Tensor], Tensor]]:
         """Yield canvases and targets of a few images at a time."""
-        canvas = self.examples.coordinates.canvas(images)
-        room = max(1, MAP_VALUES // (self.width * canvas[0, :, 0].numel()))
-        return zip(canvas.split(room), self.examples.target(images, pose).to(self.device).split(room), strict=True)
+        canvases = list(self.examples.coordinates.canvases(images))
+        room = max(1, MAP_VALUES // (self.width * sum(canvas[0, 0].numel() for canvas in canvases)))
+        pieces = zip(*(canvas.split(room) for canvas in canvases), strict=True)
+        return zip(map(list, pieces), self.examples.target(images, pose).to(self.device).split(room), strict=True)
 
-    def _scores(self, canvas: Tensor, estimator: Any) -> Tensor:
+    def _scores(self, canvases: list[Tensor], estimator: Any) -> Tensor:
         """Return the scores of all candidates, ``(batch, n)``."""
-        pixels = as_float(canvas.flatten(0, 1))
-        if self.standard is not None:
-            pixels = self.standard(pixels)
-        scores: Tensor = estimator(pixels.to(self.device))
-        return scores.reshape(len(canvas), -1)
+        count = len(canvases[0])
+        alike = len({canvas.shape for canvas in canvases}) == 1
+        scores = []
+        for canvas in [torch.cat(canvases)] if alike and len(canvases) > 1 else canvases:
+            pixels = as_float(canvas)
+            if self.standard is not None:
+                pixels = self.standard(pixels)
+            scored: Tensor = estimator(pixels.to(self.device))
+            scores += scored.reshape(len(canvas), -1).split(count)
+        return scores[0] if len(scores) == 1 else torch.cat(scores, 1)
 
     @torch.no_grad()
     def _finish_epoch(self) -> None:
@@ -198,8 +205,8 @@ class Run:
         estimator.eval()
         loss, exact, held = 0.0, 0, len(self.examples.held)
         for batch in self.examples.held_out(self.settings["batch_size"]):
-            for canvas, target in itertools.chain.from_iterable(self._pieces(images, None) for images in batch):
-                scores = self._scores(canvas, estimator)
+            for canvases, target in itertools.chain.from_iterable(self._pieces(images, None) for images in batch):
+                scores = self._scores(canvases, estimator)
                 loss += float(F.cross_entropy(scores, target, reduction="sum")) / held
                 exact += int((scores.argmax(1) == target).sum())
                 self.chance = math.log(scores.shape[1])
@@ -222,7 +229,7 @@ class _Standardisation:
     Both are those of ``sample``, canvases of training images.
     """
 
-    def __init__(self, sample: Images, estimator: ShiftEstimator) -> None:
+    def __init__(self, sample: Images, estimator: ShiftEstimator | PoseEstimator) -> None:
         first: Any = estimator.local[0]
         if first.bias is None:
             raise ValueError(
@@ -240,7 +247,7 @@ class _Standardisation:
         return (pixels - mean.view(1, -1, *[1] * (pixels.ndim - 2))) / self.deviation
 
     @torch.no_grad()
-    def fold(self, estimator: ShiftEstimator) -> None:
+    def fold(self, estimator: ShiftEstimator | PoseEstimator) -> None:
         """Make the network take plain pixels: W (x - m)/d + b is (W/d) x + (b - (W/d) m)."""
         first: Any = estimator.local[0]
         first.weight /= self.deviation.to(first.weight.device)

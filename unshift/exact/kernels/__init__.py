@@ -7,17 +7,18 @@ the bias, in floats that hold integers, and proves in its docstring up to which 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from unshift.exact.kernels.direct import Direct32, Direct64, Matrix32
+from unshift.exact.kernels.direct import Direct32, Direct64, Matrix32, Strided32, Strided64
 from unshift.exact.kernels.fourier import Dft64, Fft64
 from unshift.exact.kernels.interface import FLOAT32, FLOAT64, Kernel, Task
 from unshift.exact.runtime import float32_is_plain, in_graphs
 
-__all__ = ["FLOAT32", "FLOAT64", "GRAPH_KERNELS", "KERNELS", "Kernel", "Task", "prepare"]
+__all__ = ["FLOAT32", "FLOAT64", "GRAPH_KERNELS", "KERNELS", "Kernel", "Task", "prepare", "prepare_strided"]
 
 KERNELS: tuple[type[Kernel], ...] = (Direct32, Matrix32, Direct64, Fft64)
 GRAPH_KERNELS: tuple[type[Kernel], ...] = (Direct32, Dft64)
@@ -62,23 +63,41 @@ def _check_size(task: Task) -> None:
 
 
 def _passes_trial(kernel: Kernel, weight: Tensor, bias: Tensor, task: Task, passed: set[Any]) -> bool:
-    """Return whether a float32 kernel equals float64 on two images with the largest possible sums.
-
-    A convolution that is not plain differs at once: bfloat16 keeps 8 bits of a product, and Winograd and FFT kernels
-    round between their transforms. The pixels are odd, so that every bit of every product matters.
-    """
+    """Return whether a float32 kernel equals float64 on images with the largest possible sums."""
     axes = zip(task.shape[2:], task.size, strict=True)
     side = [max(k, min(n, 16)) if len(task.size) < 3 else k for k, n in axes]
     trial = (type(kernel), weight.data_ptr(), *side)
     if trial not in passed:
-        l1 = float(weight.double().abs().flatten(1).sum(1).max())
-        largest = int((task.worst - float(bias.abs().max())) / max(l1, 1.0))
-        generator = torch.Generator().manual_seed(0)
-        pixels = torch.randint(-largest, largest + 1, (2, task.shape[1], *side), generator=generator)
-        images = pixels.bitwise_or(1).clamp(-largest, largest).to(weight.device, torch.float64)
-        exact, small = Direct64(weight, bias, side)(images), type(kernel)(weight, bias, side)
-        for single in (images, images[:1]):  # PyTorch may choose another algorithm for one image
-            if not torch.equal(small(single.to(torch.float32)).to(torch.float64), exact[: len(single)]):
-                return False
+        if not _agree(type(kernel)(weight, bias, side), Direct64(weight, bias, side), weight, bias, side, task.worst):
+            return False
         passed.add(trial)
     return True
+
+
+def _agree(narrow: Any, wide: Any, weight: Tensor, bias: Tensor, side: Sequence[int], worst: float) -> bool:
+    """Return whether two kernels are equal on two images of size ``side`` with the largest possible sums.
+
+    A convolution that is not plain differs at once: bfloat16 keeps 8 bits of a product, and Winograd and FFT kernels
+    round between their transforms. The pixels are odd, so that every bit of every product matters.
+    """
+    l1 = float(weight.double().abs().flatten(1).sum(1).max())
+    largest = int((worst - float(bias.abs().max())) / max(l1, 1.0))
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(-largest, largest + 1, (2, weight.shape[1], *side), generator=generator)
+    images = pixels.bitwise_or(1).clamp(-largest, largest).to(weight.device, torch.float64)
+    exact = wide(images)
+    # PyTorch may choose another algorithm for one image
+    return all(torch.equal(narrow(x.to(torch.float32)).double(), exact[: len(x)]) for x in (images, images[:1]))
+
+
+@in_graphs(lambda weight, bias, stride, worst: Strided32(weight, bias, stride))
+def prepare_strided(weight: Tensor, bias: Tensor, stride: int, worst: float) -> Strided32:
+    """Prepare a strided convolution that is exact for sums of up to ``worst``: float32 where it is, else float64."""
+    wide = Strided64(weight, bias, stride)
+    if worst < FLOAT32 and float32_is_plain(weight.device):
+        narrow, side = Strided32(weight, bias, stride), [k + 2 * stride for k in weight.shape[2:]]
+        if _agree(narrow, wide, weight, bias, side, worst):
+            return narrow
+    if worst >= FLOAT64:
+        raise ValueError(f"this network's sums reach {worst:.0f}; they must stay below 2^53")
+    return wide

@@ -13,9 +13,10 @@ from torch.nn import functional as F
 from unshift.exact.kernels.interface import FLOAT32, FLOAT64, Task
 from unshift.exact.runtime import in_graphs
 from unshift.network import full_row
+from unshift.pose_network import strided_correlation
 from unshift.shifts import all_shifts
 
-__all__ = ["Direct32", "Direct64", "Matrix32", "slice_around"]
+__all__ = ["Direct32", "Direct64", "Matrix32", "Strided32", "Strided64", "slice_around"]
 
 
 LARGE = 20480
@@ -134,3 +135,25 @@ class Direct64(_Direct):
     def cost(task: Task) -> float:
         """PyTorch multiplies by a matrix of all patches, which takes memory."""
         return 8 + math.prod(task.shape[1:]) * (2 + 0.15 * task.shape[0])
+
+
+class Strided32:
+    """A strided convolution of the image as it is, without a margin. Exact like :class:`Direct32`."""
+
+    dtype: ClassVar[torch.dtype] = torch.float32
+
+    def __init__(self, weight: Tensor, bias: Tensor, stride: int) -> None:
+        self.weight, self.bias, self.stride = weight.to(self.dtype), bias.to(self.dtype), stride
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return strided_correlation(_channels_last(images), self.weight, self.bias, self.stride)
+
+    @property
+    def nbytes(self) -> int:
+        return self.weight.nbytes
+
+
+class Strided64(Strided32):
+    """The same in float64: exact like :class:`Direct64`."""
+
+    dtype: ClassVar[torch.dtype] = torch.float64

@@ -1,0 +1,175 @@
+"""A network of poses in integers: the reference, and the same sums in strips.
+
+The steps are those of :mod:`unshift.exact.integers`, with strided correlation without padding in place of circular
+correlation. The last layer's sums are added over all positions, multiplied by 256 and divided by the number of
+positions, rounding down: the score of an image, in 256ths of an integer step.
+
+Every score is a sum of integers that depends on its own copy of the image only. A move of the image permutes the
+copies, so it permutes the scores, to the last bit. No property of the network is needed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unshift.exact.inference import BLOCK, Layer, blocks, prepared, without_nan
+from unshift.exact.integers import IntegerFilter, IntegerNetwork
+from unshift.exact.runtime import is_traced
+from unshift.exact.scores import Scores
+from unshift.network import check_input
+from unshift.pose_network import PoseEstimator, extend
+
+__all__ = ["FRACTION", "IntegerPoseEstimator", "strided_correlate"]
+
+FRACTION = 256
+"""Steps of a score per integer step of the last layer. With sums below 2^24, 2^31 positions fit in an int64."""
+
+
+def strided_correlate(values: Tensor, weight: Tensor, stride: int) -> Tensor:
+    """Correlate int64 images with int64 filters ``(out, in, *kernel)`` at every ``stride``-th position, unpadded.
+
+    >>> strided_correlate(torch.tensor([[[1, 2, 3, 4]]]), torch.tensor([[[10, 1]]]), 2).tolist()
+    [[[12, 34]]]
+    """
+    kernel = weight.shape[2:]
+    size = [(n - k) // stride + 1 for n, k in zip(values.shape[2:], kernel, strict=True)]
+    sums = torch.zeros(len(values), len(weight), *size, dtype=torch.int64, device=values.device)
+    taps = itertools.product(*[range(k) for k in kernel])
+    for tap, row in zip(taps, weight.flatten(2).unbind(2), strict=True):
+        seen = values
+        for axis, (first, n) in enumerate(zip(tap, size, strict=True), 2):
+            seen = seen.narrow(axis, first, stride * (n - 1) + 1)
+            seen = seen[(slice(None),) * axis + (slice(None, None, stride),)]
+        sums += torch.einsum("bi...,oi->bo...", seen, row)
+    return sums
+
+
+class StridedIntegerFilter(IntegerFilter):
+    """One layer: a strided filter of integers."""
+
+    def __init__(self, shape: Sequence[int], largest: int, activation: str, last: bool, stride: int) -> None:
+        super().__init__(shape, largest, activation, last)
+        self.stride = stride
+
+    def correlate(self, values: Tensor) -> Tensor:
+        """Return the sums of products, without the bias."""
+        return strided_correlate(values, self.weight, self.stride)
+
+
+class IntegerPoseEstimator(IntegerNetwork):
+    """A :class:`PoseEstimator` in integers: images in, one int64 score each out.
+
+    Args:
+        network: The float estimator's :meth:`~PoseEstimator.describe`.
+        bits: Width of the activations.
+    """
+
+    whole = True
+    fraction = FRACTION
+
+    def __init__(self, network: dict[str, Any], *, bits: int = 10) -> None:
+        floating = self.on_meta(PoseEstimator, network, bits)
+        super().__init__(floating, bits, {"network": network, "bits": bits})
+        self.least: int = floating.least
+        layers = [(layer.weight.shape, layer.activation, layer.stride) for layer in floating.local]
+        self.local = nn.ModuleList(
+            StridedIntegerFilter(shape, self.largest, activation, k == len(layers) - 1, stride)
+            for k, (shape, activation, stride) in enumerate(layers)
+        )
+
+    def inputs(self, images: Tensor) -> Tensor:
+        """See :class:`IntegerNetwork`. Images that are too small are extended by zeros."""
+        return extend(self.pixels(images), self.least if self.size is None else 0)
+
+    @torch.no_grad()
+    def reference(self, images: Tensor) -> Tensor:
+        """Return the scores ``(batch,)`` by the definition, in int64 and slowly."""
+        check_input(images, self.in_channels, self.axes, self.size)
+        values = self.inputs(images).to(torch.int64)
+        for layer in self.local:
+            values = layer(values)
+        return values.flatten(1).sum(1) * FRACTION // values[0, 0].numel()
+
+    @torch.no_grad()
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the scores ``(batch,)``, int64: those of :meth:`reference`."""
+        check_input(images, self.in_channels, self.axes, self.size)
+        with torch.autocast(images.device.type, enabled=False):  # it would round the integers
+            plan: StripPlan = prepared(self, StripPlan, tuple(images.shape[2:]), images.device)
+            parts = [plan.score(self, block) for block in blocks(images, plan.images)]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    @torch.no_grad()
+    def scores(self, canvases: Iterable[Tensor]) -> Scores:
+        """See :class:`Scorer`. Canvases may differ in size. Large ones are scored before the next one is made."""
+        parts: list[Tensor] = []
+        pending: list[Tensor] = []
+        count = 0
+
+        def score() -> None:
+            if pending:
+                batch = pending[0] if len(pending) == 1 else torch.cat(pending)
+                parts.extend(self(batch).view(len(pending), -1))
+                pending.clear()
+
+        for canvas in canvases:
+            if pending and (canvas.shape != pending[0].shape or len(pending) * canvas.numel() > BLOCK):
+                score()
+            pending.append(canvas)
+            count += 1
+        score()
+        return Scores([torch.stack(parts, 1)], (count,))
+
+
+class StripPlan:
+    """The layers of a network of poses, prepared once for images of one size: worked on in strips."""
+
+    def __init__(self, net: IntegerPoseEstimator, size: tuple[int, ...], device: torch.device) -> None:
+        local: list[Any] = list(net.local)
+        least = net.least if net.size is None else 0
+        size = tuple(max(n, least) for n in size)
+        self.layers = [Layer(layer, size, set()) for layer in local]
+        # The head sees all positions of one look, so its map is one strip.
+        self.step = math.prod(layer.stride for layer in local)
+        counts, values = list(size), math.prod(size) * net.in_channels
+        for layer in local:
+            counts = [(n - k) // layer.stride + 1 for n, k in zip(counts, layer.weight.shape[2:], strict=True)]
+            values = max(values, math.prod(counts) * layer.weight.shape[0])
+        self.height, self.positions = counts[0], math.prod(counts)
+        self.images = max(1, BLOCK // values)
+        """Images per block."""
+        self.rows = self.height if is_traced() or values <= BLOCK else max(1, self.height * BLOCK // values)
+        """Rows of the last map per strip."""
+        self.reach = net.least if net.size is None else size[0]
+        """Rows of the image that one row of the last map sees."""
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return sum(layer.kernel.nbytes for layer in self.layers)
+
+    def score(self, net: IntegerPoseEstimator, images: Tensor) -> Tensor:
+        """Return the scores of one block of images."""
+        sums = [self._sum(net, strip) for strip in self._strips(images)]
+        total = sums[0] if len(sums) == 1 else torch.stack(sums).sum(0)
+        return torch.div(total * FRACTION, self.positions, rounding_mode="floor")
+
+    def _strips(self, images: Tensor) -> Iterator[Tensor]:
+        if self.rows == self.height:
+            yield images
+            return
+        for start in range(0, self.height, self.rows):
+            count = min(self.rows, self.height - start)
+            yield images.narrow(2, start * self.step, (count - 1) * self.step + self.reach)
+
+    def _sum(self, net: IntegerPoseEstimator, strip: Tensor) -> Tensor:
+        values = without_nan(net.inputs(strip))
+        for layer in self.layers:
+            values = layer(values)
+        return values.flatten(1).sum(1)

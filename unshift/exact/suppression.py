@@ -1,0 +1,66 @@
+"""Several positions of one image: the best, then the best that is not near one chosen before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from unshift.exact.choice import choose, rank_restored
+from unshift.exact.scores import Scores
+from unshift.shifts import compose, format_size, ravel, undo, unravel
+
+__all__ = ["next_best"]
+
+SUPPRESSED = torch.iinfo(torch.int64).min
+"""The score of a position within the suppression radius of one that was chosen before."""
+
+
+def next_best(
+    scores: Tensor, canvas: Tensor, first: Tensor, radius: Sequence[int], count: int, score_unit: float
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield further positions by non-maximum suppression, best first, in a shift-invariant order.
+
+    Scores and canvas are rolled so that the first position is at 0. The rolled arrays are equal to the last bit for all
+    shifts of the input, so every further choice is too.
+
+    Args:
+        scores: int64 ``(batch, *positions)``.
+        canvas: What the network saw, ``(batch, channel, *positions)``: ties are compared on it.
+        first: The best position of each image, flat ``(batch,)``.
+        radius: Suppression radius: positions nearer than this along *every* axis are suppressed.
+        count: Number of positions to yield.
+        score_unit: The value of one integer step of the scores, in nats.
+
+    Yields:
+        The flat position ``(batch,)``, whether it was tied, and its softmax probability among the positions left.
+
+    Raises:
+        ValueError: If suppression leaves no position.
+    """
+    size = tuple(scores.shape[1:])
+    frame = unravel(first, size)
+    remaining, framed = undo(scores[:, None], frame)[:, 0], [undo(canvas, frame)]
+    at = torch.zeros_like(frame)
+    for number in range(count):
+        remaining = remaining.masked_fill(_within(at, radius, size), SUPPRESSED)
+        left = Scores([remaining.flatten(1)], (1, *size))
+        if bool((left.terms[0].amax(1) == SUPPRESSED).any()):
+            raise ValueError(
+                f"there is no room for {count + 1} positions {format_size(radius)} apart among {format_size(size)}: "
+                f"{number + 1} were found; ask for fewer with top"
+            )
+        index, tied = choose(left, lambda highest, tied: rank_restored(framed, tied))
+        at = unravel(index, size)
+        yield ravel(compose(frame, at, size), size), tied, left.confidence(score_unit)
+
+
+def _within(at: Tensor, radius: Sequence[int], size: Sequence[int]) -> Tensor:
+    """Return which positions are nearer than ``radius`` to ``at`` ``(batch, d)``, bool ``(batch, *size)``."""
+    near = torch.ones(len(at), *[1] * len(size), dtype=torch.bool, device=at.device)
+    for axis, (distance, n) in enumerate(zip(radius, size, strict=True)):
+        way = (torch.arange(n, device=at.device) - at[:, axis, None]) % n
+        along = torch.minimum(way, n - way) < distance
+        near = near & along.view(len(at), *[n if a == axis else 1 for a in range(len(size))])
+    return near
