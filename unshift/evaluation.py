@@ -22,7 +22,7 @@ from unshift.coordinates import draw_shifts, rows
 from unshift.coordinates.lossy import Kind, Moves
 from unshift.data.reading import Batch, Reader, one_tensor, open_reader
 from unshift.exact import Curve
-from unshift.inputs import Images
+from unshift.inputs import Images, batches
 from unshift.progress import Progress, tracked
 from unshift.restorer import Chain, Restorer
 from unshift.shifts import check_images
@@ -193,7 +193,7 @@ def predict(classifier: Classifier, images: Tensor, *, batch_size: int = 256) ->
     """
     classes = []
     classifier = in_its_dtype(classifier)
-    for batch in images.split(batch_size):
+    for batch in batches(images, batch_size):
         logits = classifier(batch)
         if logits.ndim != 2 or len(logits) != len(batch):
             raise ValueError(

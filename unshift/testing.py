@@ -142,7 +142,10 @@ def _check_moves(restorer: Any, image: Tensor, moves: Pose, batch_size: int, dea
     while done < len(moves.shift) and (not done or time.monotonic() < deadline):
         part = rows(moves, slice(done, done + size))
         moved = restorer.coordinates.redo(image.expand(len(part.shift), *image.shape[1:]), part)
-        wrong += int((ordered_bits(restorer(moved)) != wanted).flatten(1).any(1).sum())
+        restored = restorer(moved)
+        for one in [restored] if isinstance(restored, Tensor) else [image[None] for image in restored]:
+            same = one.shape[1:] == wanted.shape
+            wrong += int((ordered_bits(one) != wanted).flatten(1).any(1).sum()) if same else len(one)
         done, size = done + len(part.shift), min(batch_size, 2 * size)
     return done, wrong
 

@@ -56,11 +56,17 @@ TURNS = ("mirror", "half", "quarter", "flips", "strand", "cube")
 """The groups of the library, named again because its table would cost the import of PyTorch."""
 Augment = StrEnum("Augment", ["mirror", "windows"])
 
-PRESET_HELP = "paper: 486 weights; lines, dense: centred objects; seam: photos; sequence: genomes; scene: scenes."
+PRESET_HELP = (
+    "paper: 486 weights; lines, dense: centred objects; seam: photos; sequence: genomes; scene: scenes; look, evidence: "
+    "turns without shifts, of one size and of any."
+)
 START_HELP = "Train on from a restorer, such as photos, instead of a preset: for few images."
-TURNS_HELP = f"Undo turns as well as shifts: {', '.join(TURNS)}, or a group added to coordinates.GROUPS."
+TURNS_HELP = (
+    f"Undo turns (and shifts, unless the preset is look or evidence): {', '.join(TURNS)}, or a group added to "
+    "coordinates.GROUPS."
+)
 RING_HELP = "Undo shifts along this axis only: 0 is the first axis of the image, -1 the last."
-ROTATION_HELP = "Undo rotations of square images by any angle, not shifts. Presets: paper, dense."
+ROTATION_HELP = "Undo rotations of square images by any angle, not shifts. Presets: paper, dense, look."
 WINDOW_HELP = "Find objects like DATA in larger scenes, and cut out a window of this size."
 GROUND_HELP = "Background of scenes: plain, noise, clutter (pieces of other images), or a folder. Default: clutter."
 AUGMENT_HELP = "Augment photos: mirror half of the images, or mask half of them outside a window. May be repeated."
@@ -177,12 +183,15 @@ def _coordinates(
     turns: str | None, ring: int | None, rotation: bool, window: Any, preset: str, images: ImageSet
 ) -> Coordinates:
     """Return the coordinates of the moves to undo."""
-    from unshift.coordinates import Polar, Ring, Scene, Shifts, Turns
+    from unshift.coordinates import Angles, Polar, Poses, Ring, Scene, Shifts, Turns
 
+    whole = preset in ("look", "evidence")
     if turns is not None:
-        return Turns(turns)
+        return Poses(turns) if whole else Turns(turns)
     if ring is not None:
         return Ring(ring)
+    if rotation and whole:
+        return Angles(images.images[0].shape[-1])
     if rotation:
         return Polar.preset(str(preset), tuple(images.images[0].shape[1:]))
     return Scene(window) if window else Shifts()

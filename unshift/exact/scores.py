@@ -97,9 +97,8 @@ class Scorer(nn.Module):
         copies = list(canvases)
         flat = copies[0] if len(copies) == 1 else torch.stack(copies, 1).flatten(0, 1)
         scores = self(flat)
-        positions = tuple(flat.shape[2:])
-        if self.whole is None and isinstance(scores, Tensor) and scores.ndim == 1:
-            positions = ()
+        whole = isinstance(scores, Tensor) and scores.ndim == 1 if self.whole is None else self.whole
+        positions = () if whole else tuple(flat.shape[2:])
         if not isinstance(scores, Tensor) or tuple(scores.shape) != (len(flat), *positions):
             got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
             raise ValueError(f"a scorer must return scores (batch, *spatial) = {(len(flat), *positions)}, got {got}")

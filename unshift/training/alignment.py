@@ -24,7 +24,7 @@ from unshift.coordinates import Coordinates, Pose, rows
 from unshift.data.photos import ImageFolder
 from unshift.data.reading import open_reader
 from unshift.evaluation import in_its_dtype
-from unshift.exact import IntegerEstimator
+from unshift.exact import network_from
 from unshift.inputs import is_list
 from unshift.network import as_float
 from unshift.restorer import Restorer
@@ -142,7 +142,7 @@ def fit_unaligned(
 
 
 def _from_scorer(coordinates: Coordinates, description: dict[str, Any], weights: dict[str, Tensor]) -> Restorer:
-    scorer = IntegerEstimator(**description)
+    scorer = network_from(description)
     scorer.load_state_dict(weights)
     return Restorer(scorer, coordinates=coordinates).eval()
 
