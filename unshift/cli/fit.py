@@ -57,8 +57,8 @@ TURNS = ("mirror", "half", "quarter", "flips", "strand", "cube")
 Augment = StrEnum("Augment", ["mirror", "windows"])
 
 PRESET_HELP = (
-    "paper: 486 weights; lines, dense: centred objects; seam: photos; sequence: genomes; scene: scenes; look, evidence: "
-    "turns without shifts, of one size and of any."
+    "paper: 486 weights; lines, dense: centred objects; seam: photos; sequence: genomes; scene: scenes; look and "
+    "evidence: turns without shifts, of images of one size and of any."
 )
 START_HELP = "Train on from a restorer, such as photos, instead of a preset: for few images."
 TURNS_HELP = (
