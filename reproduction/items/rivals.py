@@ -107,8 +107,8 @@ class Contest:
 
     @cached_property
     def known(self) -> Tensor:
-        """10,000 training images; 1,000 if they are large."""
-        count = (8 if self.options.quick else 1000) if self.setting.rotated else 10_000
+        """10,000 training images; 200 if they are large."""
+        count = (8 if self.options.quick else 200) if self.setting.rotated else 10_000
         return to_float(prepare(images_of(self.setting.data, self.options, "train").images[:count], self.preparation))
 
     def moved(self) -> dict[str, Tensor]:
