@@ -46,7 +46,8 @@ def parts() -> dict[str, list[Block]]:
         item, cases = find(name), records.read(name)
         results = {case: record["result"] for case, record in cases.items()}
         if hasattr(item, "summary") and cases:
-            made[name] = item.summary(results)
+            runs = [source(name, record["run"]).replace("<sub>", f"<sub>{case}: ") for case, record in cases.items()]
+            made[name] = [*item.summary(results), *runs]
         for case, record in cases.items():
             if case in item.CASES:
                 made[f"{name}-{case}"] = [*item.tables(results, case), source(name, record["run"])]

@@ -197,7 +197,6 @@ def make(name: str, *, progress: bool = True) -> nn.Module:
     network = build(recipe).train()
     if images.ndim == 4:
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    path.parent.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     train(network, images[kept], labels[kept], recipe, progress=progress)
     network = network.to(memory_format=torch.contiguous_format).eval()  # type: ignore[call-overload]

@@ -88,5 +88,4 @@ def data_set(name: str) -> None:
             rows = np.concatenate([numbers, photos.transpose(0, 2, 1).reshape(10_000, 3072)], 1)
             files[f"cifar-10-batches-bin/{batch}.bin"] = rows.tobytes()
     for path, data in files.items():
-        (root() / path).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(root() / path, data)

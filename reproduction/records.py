@@ -63,8 +63,8 @@ def commit(root: Path = ROOT) -> tuple[str | None, bool]:
 
 
 def is_ancestor(name: str | None) -> bool:
-    """Return whether a commit is part of the history of this checkout. Outside of a checkout: whether it has a name."""
-    if name is None or commit()[0] is None:
+    """Return whether a commit is part of the history of this checkout, or has a name where the history is not here."""
+    if name is None or commit()[0] is None or _git("rev-parse", "--is-shallow-repository") == "true":
         return name is not None
     try:
         _git("merge-base", "--is-ancestor", name, "HEAD")

@@ -350,7 +350,6 @@ def make_transformer(case: str, *, progress: bool = True) -> None:
     def loss_of(network: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
         return F.cross_entropy(model(network(images)), labels)
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     images = prepare(train_set.images, dict(recipe.preparation))
     classifiers.train(transformer, images, train_set.labels, recipe, loss_of=loss_of, progress=progress)
     write_atomically(path, to_bytes({key: tensor.contiguous() for key, tensor in transformer.state_dict().items()}))

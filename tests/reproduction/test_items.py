@@ -182,12 +182,19 @@ def test_only_the_commit_of_this_repository_is_recorded(tmp_path):
     name, _ = commit()
     assert name is None or re.fullmatch("[0-9a-f]{7,}", name)
     assert commit(tmp_path) == (None, False)
-    assert name is None or (is_ancestor(name) and not is_ancestor("0123456") and not is_ancestor(None))
+    assert name is None or is_ancestor(name)
+    assert not is_ancestor(None)
 
 
-def test_stored_records_come_from_named_commits_and_hold_no_pixels():
+PENDING = {("moves", "cifar10"), ("moves", "zero-filled"), ("scenes", "rivals"), ("unaligned", "mnist")}
+PENDING |= {("poses", "turns"), ("poses", "pose")}
+"""Records that are to be measured again, at a commit of this history without changes."""
+
+
+def test_stored_records_come_from_commits_of_this_history_and_hold_no_pixels():
     for path in records.RESULTS.glob("*.json"):
-        for record in json.loads(path.read_text(encoding="utf-8"))["cases"].values():
+        for case, record in json.loads(path.read_text(encoding="utf-8"))["cases"].items():
+            assert is_ancestor(record["run"]["commit"]) or (path.stem, case) in PENDING, f"{path.stem} {case}"
             assert record["run"]["command"] or record["run"]["earlier_command"]
             assert record["run"]["seconds"] >= 0
             assert "pictures" not in record["result"]
