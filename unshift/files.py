@@ -57,6 +57,8 @@ def save(restorer: Restorer | Chain, path: str | Path) -> None:
         state = stage.scorer.state_dict().items()
         tensors |= {f"{number}.{name}": _narrow(tensor.cpu().contiguous()) for name, tensor in state}
     header = {"format": FORMAT, "stages": stages, "trained_on": restorer.trained_on, "metadata": restorer.metadata}
+    if restorer.min_confidence:
+        header["min_confidence"] = restorer.min_confidence
     try:
         header = json.loads(json.dumps(header))  # as it will be read back, for the checksum
     except (TypeError, ValueError) as error:
@@ -127,14 +129,14 @@ def is_alive(process: int) -> bool:
     return True
 
 
-def load(path_or_name: str | Path, *, pad: int | None = None, min_confidence: float = 0.0) -> Restorer | Chain:
+def load(path_or_name: str | Path, *, pad: int | None = None, min_confidence: float | None = None) -> Restorer | Chain:
     """Read a restorer from a file, or a shipped one by name (``unshift models`` lists them).
 
     Args:
         path_or_name: A file, or a shipped restorer's name.
         pad: Width of a margin around the images, which is cut off again after.
         min_confidence: Images of a lower confidence pass unchanged, marked as ``rejected`` in the estimate. Exactness
-            is promised for the others only.
+            is promised for the others only. Default: the file's own bound, which most files do not have.
 
     Returns:
         The restorer, in evaluation mode.
@@ -144,7 +146,7 @@ def load(path_or_name: str | Path, *, pad: int | None = None, min_confidence: fl
             the file and the field.
     """
     path = _resolve(path_or_name)
-    if not 0 <= min_confidence <= 1:
+    if min_confidence is not None and not 0 <= min_confidence <= 1:
         raise ValueError(f"min_confidence must lie between 0 and 1, got {min_confidence}")
     header, tensors = _read(path)
     with _naming(f"{path}: not a valid unshift restorer"):
@@ -165,7 +167,10 @@ def load(path_or_name: str | Path, *, pad: int | None = None, min_confidence: fl
         with _naming("metadata"):
             restorer.metadata = dict(header["metadata"])
             _check_metadata(restorer.metadata)
-        restorer.min_confidence = min_confidence
+        with _naming("min_confidence"):
+            least = header.get("min_confidence", 0.0) if min_confidence is None else min_confidence
+            _check("the bound", least, _is_number(least) and 0 <= least <= 1)
+            restorer.min_confidence = least
     return restorer.eval()
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import struct
+import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,12 +69,15 @@ class Reader:
     fit: str = "resize"
     interpolates: bool = False  # whether the restorer may interpolate values, which those of a palette cannot be
 
-    def __call__(self, source: Path, destination: Path) -> Picture:
-        """Read one file. Raise :class:`Refused` if it cannot be read, or not be written again without loss."""
+    def __call__(self, source: Path, destination: Path, frame: int | None = None) -> Picture:
+        """Read one file, or one page of a TIFF file.
+
+        Raise :class:`Refused` if it cannot be read, or not be written again without loss.
+        """
         from unshift.inputs import pixel_values, seen_by_network, without_palette
 
         try:
-            original = decode(source)
+            original = decode(source, frame)
             image = self._scaled(original)
             smooth = without_palette(image) if self.interpolates else image
             seen = seen_by_network(smooth, self.channels)
@@ -98,8 +104,8 @@ class Reader:
         return scaled
 
 
-def decode(file: Path) -> Image:
-    """Return the image of a file, upright. Raise :class:`Refused` if Pillow would drop a part of the file."""
+def decode(file: Path, frame: int | None = None) -> Image:
+    """Return the image of a file, or one page, upright. Raise :class:`Refused` if Pillow would drop a part of it."""
     from PIL import Image, ImageOps
 
     from unshift.data.photos import check_regular
@@ -109,7 +115,8 @@ def decode(file: Path) -> Image:
         kind = image.format
         if kind not in Image.SAVE or kind in NOT_PIXELS:
             raise Refused(f"{file}: {kind} files can be read but not written; convert it to PNG")
-        pictures = _pictures(image)
+        image.seek(frame or 0)
+        pictures = _pictures(image) if frame is None else 1
         if pictures > 1 and kind != "MPO":  # a phone's JPEG with a preview
             raise Refused(f"{file} holds {pictures} images; only files of a single image are restored")
         if _is_deep(image, file):
@@ -243,6 +250,8 @@ def write_moved(picture: Picture, model: Restorer | Chain, pose: Estimate) -> st
         image, values = picture.smooth, picture.values
     moved = model.undo(values, pose)
     restored = with_pixel_values(image, moved)
+    if model.coordinates.labels.reads == {"turn"} and _turn_jpeg(picture, moved.shape[2:], int(pose.turn or 0)):
+        return "lossless"
     write(restored, picture.destination, picture.source)
     if image.format in LOSSY:
         pictures = image.info["pictures"]
@@ -262,6 +271,30 @@ def write_moved(picture: Picture, model: Restorer | Chain, pose: Estimate) -> st
     if not same:
         return "lossy"
     return "resized" if picture.scaled else "lossless" if intact else "cropped" if exact else "interpolated"
+
+
+def _turn_jpeg(picture: Picture, size: Sequence[int], turn: int) -> bool:
+    """Turn a JPEG clockwise by quarter turns without decoding it, and return whether that was possible.
+
+    This needs the program ``jpegtran`` (libjpeg-turbo), sides that its blocks divide, and no EXIF orientation. The file
+    is turned back and must then have the pixels of the input.
+    """
+    from PIL import Image
+
+    program, turned = shutil.which("jpegtran"), picture.destination
+    if program is None or picture.image.format != "JPEG" or picture.scaled or not turn:
+        return False
+    with Image.open(picture.source) as image:
+        if image.getexif().get(274, 1) != 1:
+            return False
+        pixels = image.tobytes()
+    words = [program, "-copy", "all", "-perfect", "-rotate"]
+    forth = subprocess.run([*words, str(90 * turn), "-outfile", turned, picture.source], capture_output=True)
+    if forth.returncode:
+        return False
+    back = subprocess.run([*words, str(360 - 90 * turn), turned], capture_output=True)
+    with Image.open(turned) as one, Image.open(io.BytesIO(back.stdout)) as other:
+        return one.size == tuple(size)[::-1] and other.tobytes() == pixels
 
 
 def _look_alike(image: Image, other: Image) -> bool:

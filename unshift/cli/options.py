@@ -152,7 +152,10 @@ Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_defaul
 Model = Annotated[str, typer.Option("--restorer", "-r", help=MODEL_HELP, show_default=False)]
 Classifier = Annotated[str | None, typer.Option("--classifier", "-c", help=CLASSIFIER_HELP, show_default=False)]
 Device = Annotated[str, typer.Option(callback=check_device, metavar="NAME", help="Compute on cpu, cuda, mps, ...")]
-MinConfidence = Annotated[float, typer.Option(min=0, max=1, metavar="SHARE", help=CONFIDENCE_HELP, show_default=False)]
+_CONFIDENCE = typer.Option(min=0, max=1, metavar="SHARE", help=CONFIDENCE_HELP, show_default=False)
+MinConfidence = Annotated[float, _CONFIDENCE]
+OwnMinConfidence = Annotated[float | None, _CONFIDENCE]
+"""None for the bound that the restorer's file holds."""
 
 # The same options, with the same meaning, wherever images are read.
 Split = Annotated[str | None, images_option(help="Split, or subfolder. Default: test, if any.")]

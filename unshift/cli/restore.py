@@ -54,7 +54,7 @@ from unshift.cli.image_files import Reader
 from unshift.cli.outputs import remove_stale, staged, write_table
 from unshift.cli.prepared_data import preparation, takes_any_size
 from unshift.cli.printing import named, print_json
-from unshift.cli.restoring import Restoring, Result
+from unshift.cli.restoring import Restoring, Result, turns_pages
 from unshift.cli.sequence_files import restore_sequences
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def restore(
     images: Annotated[list[Path], typer.Argument(metavar="IMAGES...", help=IMAGES_HELP)],
     restorer: options.Model,
     out: Annotated[Path, typer.Option("--out", "-o", help=OUT_HELP)],
-    min_confidence: options.MinConfidence = 0.0,
+    min_confidence: options.OwnMinConfidence = None,
     skip_unreadable: options.SkipUnreadable = False,
     resize: Annotated[
         bool, options.images_option("--resize", help="First scale the images to the size the restorer was made for.")
@@ -102,19 +102,21 @@ def restore(
             raise ValueError("sequences are restored as they are: omit the options for images")
         limit_onednn_cache()
         model = load(restorer).to(device)
-        rejected = restore_sequences(images, model, out, min_confidence, force, as_json, quiet)
+        rejected = restore_sequences(images, model, out, min_confidence or 0.0, force, as_json, quiet)
         raise typer.Exit(1 if rejected else 0)
     raise_mmap_threshold()
     device = ranks.device(device)
     model = load(restorer, pad=pad).to(device)
-    targets = _targets(images, out)
+    least = model.min_confidence if min_confidence is None else min_confidence
+    model.min_confidence = 0.0  # the table holds the poses of rejected images too
+    targets = _targets(images, out, (".pdf",) if turns_pages(model) else ())
     ranks.check_enough(len(targets))
     remove_stale(out)
     if existing := [path for path in (*targets, out / TABLE) if path.exists() and not force]:
         raise ValueError(f"{existing[0]} exists ({len(existing)} such files); --force overwrites")
     reader = _reader(model, resize, preparation(size, crop, channels, None))
     hint = "" if reader.size or takes_any_size(model) else "; --resize scales images to the size of this restorer"
-    restoring = Restoring(model, reader, min_confidence, skip_unreadable, hint, device, workers)
+    restoring = Restoring(model, reader, least, skip_unreadable, hint, device, workers)
     results, rows = _restored(restoring, targets, out, force, quiet)
     if ranks.is_first():
         coloured = next((result.source for result in results.values() if not result.grey), None)
@@ -140,9 +142,12 @@ def _restored(
         rows = []
         for target, result in results.items():
             if result.pose is not None:
-                rows.append({"file": target.relative_to(out).as_posix(), **result.pose, "written": result.written})
-                if restoring.min_confidence:
-                    rows[-1]["restored"] = result.written != "rejected"
+                for row in result.pages or [{"page": 1} | result.pose | {"written": result.written}]:
+                    rows.append({"file": target.relative_to(out).as_posix(), **row})
+                    if restoring.min_confidence:
+                        rows[-1]["restored"] = row["written"] != "rejected"
+        if all(result.pages is None for result in results.values()):
+            rows = [{key: value for key, value in row.items() if key != "page"} for row in rows]
         if not rows:
             first = next(iter(results.values()))
             raise ValueError(f"none of the {len(results):,} files can be restored: {first.problem}")
@@ -170,6 +175,14 @@ def _print_summary(results: dict[Path, Result], table: Path, rows: list[dict[str
     refused = f"; {len(skipped):,} skipped" if skipped else ""
     moved = count - written["copied"]
     print(f"{count:,} images restored, {moved:,} of them moved{rejected}{refused}; their poses are in {table}")
+    doubtful = [
+        f"{result.source} page {row['page']}" if result.pages else result.source
+        for result in results.values()
+        for row in result.pages or [{"written": result.written}]
+        if row["written"] == "rejected"
+    ]
+    if doubtful:
+        print(f"left as they are, for a low confidence: {named(doubtful)}")
     for how in sorted(written):
         kind, comma, rest = how.partition(",")
         if kind in LOSSES:
@@ -177,7 +190,7 @@ def _print_summary(results: dict[Path, Result], table: Path, rows: list[dict[str
             print(f"{len(sources):,} of them {LOSSES[kind]}{comma}{rest}: {named(sources)}")
 
 
-def _targets(inputs: Sequence[Path], out: Path) -> dict[Path, Path]:
+def _targets(inputs: Sequence[Path], out: Path, documents: tuple[str, ...]) -> dict[Path, Path]:
     """Return the source of each file to write, by target."""
     from unshift.data.photos import image_names
 
@@ -189,7 +202,7 @@ def _targets(inputs: Sequence[Path], out: Path) -> dict[Path, Path]:
         home, place = folder.resolve(), out.resolve()
         if place == home or (given.is_dir() and place.is_relative_to(home)):
             raise ValueError(f"--out {out} is where the inputs are ({given}); give another folder")
-        for name in image_names(given) if given.is_dir() else [given.name]:
+        for name in image_names(given, documents) if given.is_dir() else [given.name]:
             target, source = out / name, folder / name
             if target in targets and not source.samefile(targets[target]):
                 raise ValueError(f"{targets[target]} and {source} would both become {target}; restore them separately")

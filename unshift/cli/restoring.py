@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unshift.cli.document_files import is_document, pages_of, turn_document
 from unshift.cli.image_files import Picture, Reader, Refused, write_moved
 from unshift.cli.processes import cores
 
@@ -49,6 +50,14 @@ class Result:
     written: str = ""  # `"copied"`; `"rejected"` if copied for a low confidence; or see `image_files.write_moved`
     problem: str = ""  # the reason why it was refused
     grey: bool = True
+    pages: list[dict[str, Any]] | None = None
+    """The rows of the pages of a document, in place of ``pose``'s."""
+
+
+def turns_pages(model: Restorer | Chain) -> bool:
+    """Return whether a restorer undoes quarter turns and nothing else, as the rotation entry of a PDF does."""
+    labels = model.coordinates.labels
+    return bool(labels.reads == {"turn"} and len(labels.turns) == 4)
 
 
 @dataclass(frozen=True)
@@ -122,7 +131,10 @@ class Restoring:
         waiting: list[Picture] = []
         for source, destination in files:
             try:
-                waiting.append(self.reader(source, destination))
+                if turns_pages(self.model) and is_document(source):
+                    results[destination] = self._restore_document(source, destination)
+                else:
+                    waiting.append(self.reader(source, destination))
             except Refused as error:
                 results[destination] = self._refuse(source, error)
             if sum(picture.seen.numel() for picture in waiting) >= BATCH:
@@ -130,6 +142,24 @@ class Restoring:
                 waiting = []
         results |= self._restore_pictures(waiting)
         return [results[destination] for _, destination in files], []
+
+    def _restore_document(self, source: Path, destination: Path) -> Result:
+        """Judge each page by itself; turn those that are not upright and not rejected."""
+        import torch
+
+        poses, rows = [], []
+        for page in pages_of(source, destination, self.reader):
+            pose = self.model.estimate(page.to(self.device))
+            assert pose.turn is not None
+            rejected = float(pose.confidence) < self.min_confidence
+            poses.append(pose._replace(turn=torch.zeros_like(pose.turn)) if rejected else pose)
+            written = "rejected" if rejected else "lossless" if bool(pose.turn.any()) else "copied"
+            rows.append({"page": len(poses), **self._columns(pose), "written": written})
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        moved = turn_document(self.reader, source, destination, self.model, poses)
+        kinds = {row["written"] for row in rows}
+        written = "rejected" if kinds == {"rejected"} else moved
+        return Result(str(source), rows[0], written, pages=rows)
 
     def _refuse(self, source: Path, error: Refused) -> Result:
         if not self.skip:
@@ -169,21 +199,24 @@ class Restoring:
         from unshift.inputs import is_grey
 
         picture.destination.parent.mkdir(parents=True, exist_ok=True)
-        labels, columns = self.model.coordinates.labels, dict[str, Any]()
         moved = any(part is not None and bool(part.any()) for part in pose[:3])
         written = "rejected" if float(pose.confidence) < self.min_confidence else "copied"
-        if written == "rejected" or not (moved or picture.scaled or labels.scenes):
+        if written == "rejected" or not (moved or picture.scaled or self.model.coordinates.labels.scenes):
             shutil.copyfile(picture.source, picture.destination)
         else:
             written = write_moved(picture, self.model, pose)
+        return Result(str(picture.source), self._columns(pose), written, grey=is_grey(picture.image))
+
+    def _columns(self, pose: Estimate) -> dict[str, Any]:
+        """Return the columns of the table for one image."""
+        labels, columns = self.model.coordinates.labels, dict[str, Any]()
         if "shift" in labels.reads:
             columns |= {"down": int(pose.shift[0, 0]), "right": int(pose.shift[0, 1])}
         if pose.turn is not None:
             columns["turn"] = labels.turns[int(pose.turn)]
         if pose.angle is not None:
             columns["angle"] = float(pose.angle)
-        columns |= {"confidence": float(pose.confidence), "tied": bool(pose.tied)}
-        return Result(str(picture.source), columns, written, grey=is_grey(picture.image))
+        return columns | {"confidence": float(pose.confidence), "tied": bool(pose.tied)}
 
 
 _restoring: Restoring

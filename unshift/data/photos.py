@@ -149,10 +149,14 @@ class ShardFiles(ImageFiles):
         return self._decode(io.BytesIO(content), self.name(index))
 
 
-def image_names(folder: Path) -> list[str]:
-    """Return the sorted relative paths of all image files in ``folder``, at any depth. Raise if there are none."""
+def image_names(folder: Path, documents: tuple[str, ...] = ()) -> list[str]:
+    """Return the sorted relative paths of all image files in ``folder``, at any depth. Raise if there are none.
+
+    ``documents`` are the suffixes of other files to list.
+    """
     # Broken links and pipes are listed too: who reads them reports them.
-    files = (path for path in folder.rglob("*") if path.suffix.lower() in suffixes() and not path.is_dir())
+    wanted = (*suffixes(), *documents)
+    files = (path for path in folder.rglob("*") if path.suffix.lower() in wanted and not path.is_dir())
     paths = [path.relative_to(folder) for path in files]
     names = sorted(path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts))
     if not names:

@@ -1,0 +1,123 @@
+"""``pages``: pages of documents, in quarter turns.
+
+    python -m reproduction.train.pages --out pages.safetensors
+
+It learns from crops of pages of Debian packages (:mod:`reproduction.pages`), at random sizes and aged like scans, in
+bfloat16. Threshold and calibration come from pages of other packages. A killed run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import unshift
+from reproduction.pages import LONGEST, PACKAGES, age, home, pages
+from unshift.data import DataError
+from unshift.pose_network import PoseEstimator
+
+SIDE, TILE = 192, 800
+"""Sizes of the crops to learn from, and of the part of each page that they are cut from."""
+SCALES = (0.45, 0.95)
+"""Crops are reduced to these shares of a rendered page's resolution."""
+BATCH, STEPS, RATE, AVERAGE = 24, 1400, 0.006, 0.995
+SHARPNESS = 4
+"""Factor of the scores in the loss: means over all positions differ little at first."""
+NETWORK: dict[str, Any] = {"channels": (16, 32, 48), "kernel_size": (6, 3, 3), "stride": (4, 2, 2), "hidden": 64}
+SEEN = 1300
+"""The network sees pages whose longer side has at most this many pixels."""
+
+
+def edges(image: np.ndarray) -> float:
+    """Return the share of steep steps between neighbouring pixels: how much is printed."""
+    return float((np.abs(np.diff(image[::3].astype(np.int16))) > 60).mean())
+
+
+def tiles(package: str) -> np.ndarray:
+    """Return one square part of each page of a package, the fullest of three random ones: uint8 ``(n, side, side)``."""
+    path = home() / f"tiles-{package}.npy"
+    if not path.exists():
+        chance, found = np.random.default_rng(0), []
+        for page in pages("train", package)[:400]:
+            image = page.image
+            image = np.pad(image, [(0, max(0, TILE - n)) for n in image.shape], constant_values=255)
+            corners = [[int(chance.integers(0, n - TILE + 1)) for n in image.shape] for _ in range(3)]
+            parts = [image[y : y + TILE, x : x + TILE] for y, x in corners]
+            fullest = max(parts, key=edges)
+            if edges(fullest) > 0.002:
+                found.append(fullest)
+        np.save(path, np.array(found, np.uint8).reshape(-1, TILE, TILE))
+    return np.load(path, mmap_mode="r")
+
+
+def crop(sources: list[np.ndarray], chance: np.random.Generator) -> np.ndarray:
+    """Return a random crop that is not blank, aged three times out of four."""
+    shares = np.array([len(source) ** 0.6 for source in sources])
+    source = sources[chance.choice(len(sources), p=shares / shares.sum())]
+    tile = np.asarray(source[chance.integers(len(source))])
+    for _ in range(4):
+        side = min(SIDE / math.exp(chance.uniform(*map(math.log, SCALES))), TILE)
+        x, y = chance.uniform(0, TILE - side, 2)
+        if edges(tile[int(y) : int(y + side), int(x) : int(x + side)]) > 0.004:
+            break
+    box = (x, y, x + side, y + side)
+    image = np.asarray(Image.fromarray(tile).resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=box))
+    return age(image, chance) if chance.random() < 0.75 else image
+
+
+def fit(path: Path) -> PoseEstimator:
+    """Return the trained network: cross-entropy over the four turns of each crop, the upright one being the target."""
+    torch.manual_seed(0)
+    network = PoseEstimator(1, **NETWORK)
+    with torch.no_grad():  # filters that do not answer to brightness learn sooner
+        first_filters = network.local[0].weight
+        first_filters.sub_(first_filters.mean((1, 2, 3), keepdim=True)).mul_(4)
+    network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    parameters = list(network.parameters())
+    average = [p.detach().clone() for p in parameters]
+    optimizer = torch.optim.Adam(parameters, RATE)
+    sources = [each for each in (tiles(package) for package in [*PACKAGES["train"], "set"]) if len(each)]
+    print(len(sources), "packages,", sum(map(len, sources)), "pages", flush=True)
+    first, running, started = 0, math.log(4), time.monotonic()
+    state = path.with_suffix(".checkpoint")
+    if state.exists():
+        saved = torch.load(state, weights_only=True)
+        first, average = saved["step"], saved["average"]
+        network.load_state_dict(saved["network"])
+        optimizer.load_state_dict(saved["optimizer"])
+    for step in range(first, STEPS):
+        chance = np.random.default_rng(step)
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * min(1, (step + 1) / 100) * (0.5 + 0.5 * math.cos(math.pi * step / STEPS)) + 1e-5
+        crops = torch.from_numpy(np.stack([crop(sources, chance) for _ in range(BATCH)])).float()[:, None] / 255
+        turned = torch.cat([torch.rot90(crops, turn, (2, 3)) for turn in range(4)])
+        with torch.autocast("cpu", torch.bfloat16):
+            scores = network(turned.contiguous(memory_format=torch.channels_last))
+        loss = F.cross_entropy(SHARPNESS * scores.float().view(4, BATCH).T, torch.zeros(BATCH, dtype=torch.int64))
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        share = min(AVERAGE, (1 + step) / (10 + step))
+        with torch.no_grad():
+            for mean, p in zip(average, parameters, strict=True):
+                mean.lerp_(p, 1 - share)
+        running += 0.02 * (float(loss.detach()) - running)
+        if step % 50 == 49:
+            print(step + 1, f"loss {running:.3f}", f"{time.monotonic() - started:.0f} s", flush=True)
+            parts = {"network": network.state_dict(), "optimizer": optimizer.state_dict()}
+            torch.save({"step": step + 1, "average": average, **parts}, state)
+    with torch.no_grad():
+        for mean, p in zip(average, parameters, strict=True):
+            p.copy_(mean)
+    return network
