@@ -14,6 +14,8 @@ import io
 import json
 import re
 import subprocess
+import tarfile
+import urllib.request
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -28,7 +30,7 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from unshift.data import root
 
-__all__ = ["PACKAGES", "Page", "age", "fetched", "pages"]
+__all__ = ["PACKAGES", "Page", "age", "fetched", "pages", "scans", "shown"]
 
 MOST = 160
 """Largest number of pages of a package."""
@@ -372,3 +374,62 @@ def age(page: np.ndarray, chance: np.random.Generator) -> np.ndarray:
 
 def _over(level: float, value: int) -> int:
     return 255 * (value > level)
+
+
+def shown(role: str, most: int = MOST) -> Iterator[tuple[Page, np.ndarray, bool]]:
+    """Yield the pages of ``role`` at a random size, with a longer side of 700 to 1649 pixels; every second one aged.
+
+    At most ``most`` of a package, and whether the page is aged.
+    """
+    for package in [*PACKAGES[role], "set"]:
+        chance = np.random.default_rng([*package.encode(), *role.encode()])
+        for at, page in enumerate(pages(role, package)[: most if package != "set" else None]):
+            longer, image = int(chance.integers(700, LONGEST + 1)), Image.open(io.BytesIO(page.png))
+            size = [max(1, round(n * longer / LONGEST)) for n in image.size]
+            pixels = np.asarray(image.resize((size[0], size[1]), Image.Resampling.BILINEAR))
+            yield page, age(pixels, chance) if at % 2 else pixels, bool(at % 2)
+
+
+# --- Real scans -----------------------------------------------------------------------------------------------------
+
+LEPTONICA = "leptonlib_1.82.0.orig.tar.gz"
+NO_PAGES = (
+    *("cat-and-mouse", "chars-", "checkerboard2", "copernicus", "dave-orig", "fish24", "juditharismax", "lyra", "map1"),
+    *(
+        "pageseg2-mask",
+        "pageseg2-seed",
+        "pancrazi",
+        "samples06",
+        "singlecc",
+        "stampede2",
+        "test-1bit-alpha",
+        "test24",
+        "testbuffer",
+    ),
+    *("topotest", "warped_paper", "warped_sudoku", "wet-day", "wyom"),
+)
+"""Images of that archive that are no pages, or are stored sideways (``lyra``, ``pancrazi``), by the look of them."""
+
+
+def scans() -> dict[str, np.ndarray]:
+    """Return the upright scans of real pages in the sources of Leptonica: grey, by file name."""
+    archive = home() / LEPTONICA.rpartition("/")[2]
+    if not archive.exists():
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with urllib.request.urlopen(LEPTONICA) as response:
+            archive.write_bytes(response.read())
+    found = {}
+    with tarfile.open(archive) as files:
+        for member in sorted(files.getmembers(), key=lambda each: each.name):
+            name = Path(member.name).name
+            image_file = "/prog/" in member.name and name.endswith((".png", ".tif", ".jpg"))
+            if not image_file or name.startswith(NO_PAGES):
+                continue
+            file = files.extractfile(member)
+            try:
+                image = Image.open(io.BytesIO(file.read() if file else b""))
+                if min(image.size) >= 500:
+                    found[name] = np.asarray(image.convert("L"))
+            except (OSError, SyntaxError, ValueError):  # samples of damaged files
+                continue
+    return found

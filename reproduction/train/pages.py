@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
+from unshift.pose_network import PoseEstimator
 
 import unshift
-from reproduction.pages import LONGEST, PACKAGES, age, home, pages
-from unshift.data import DataError
-from unshift.pose_network import PoseEstimator
+from reproduction.pages import PACKAGES, age, home, pages, shown
+from unshift.coordinates import Poses
+from unshift.evaluation import calibrate, rates_from
 
 SIDE, TILE = 192, 800
 """Sizes of the crops to learn from, and of the part of each page that they are cut from."""
@@ -34,6 +34,8 @@ BATCH, STEPS, RATE, AVERAGE = 24, 1400, 0.006, 0.995
 SHARPNESS = 4
 """Factor of the scores in the loss: means over all positions differ little at first."""
 NETWORK: dict[str, Any] = {"channels": (16, 32, 48), "kernel_size": (6, 3, 3), "stride": (4, 2, 2), "hidden": 64}
+WRONG = 0.0015
+"""Share of the pages held out that may be turned wrongly: half of what is promised."""
 SEEN = 1300
 """The network sees pages whose longer side has at most this many pixels."""
 
@@ -121,3 +123,44 @@ def fit(path: Path) -> PoseEstimator:
         for mean, p in zip(average, parameters, strict=True):
             p.copy_(mean)
     return network
+
+
+def finish(network: PoseEstimator) -> unshift.Restorer:
+    """Return the restorer in integers: calibrated, and with its threshold, on pages of the packages held out."""
+    samples = [torch.from_numpy(tiles(package)[:8].copy())[:, None] for package in PACKAGES["train"]]
+    coordinates = Poses("quarter", longest=SEEN)
+    restorer = unshift.Restorer(unshift.quantise(network, torch.cat(samples)), coordinates=coordinates)
+    held = [torch.from_numpy(image.copy())[None, None] for _, image, _ in shown("held", 60)]
+    judged = calibrate(restorer, lambda: ([image] for image in held))
+    right, confidence = judged.right, judged.confidence
+    wrong = confidence[~right].sort(descending=True).values
+    allowed = int(WRONG * len(held))
+    restorer.min_confidence = float(wrong[allowed]) + 1e-6 if len(wrong) > allowed else 0.5
+    refused = float((confidence < restorer.min_confidence).double().mean())
+    restorer.metadata |= {
+        "data": "pages of Debian packages",
+        "train_images": sum(len(tiles(package)) for package in [*PACKAGES["train"], "set"]),
+        "steps": STEPS,
+        "batch_size": BATCH,
+        "seed": 0,
+        "validation": rates_from(judged).as_dict() | {"refused": refused},
+    }
+    restorer.trained_on = {"channels": 1, "range": [0, 255], "preparation": {}}
+    return restorer
+
+
+def main() -> None:
+    """Train, calibrate and save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the restorer goes")
+    parser.add_argument("--threads", type=int, help="CPU threads; the last bits of results depend on their number")
+    given = parser.parse_args()
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    restorer = finish(fit(given.out))
+    restorer.save(given.out)
+    print(given.out, restorer.min_confidence, restorer.metadata["validation"], restorer.metadata.get("calibration"))
+
+
+if __name__ == "__main__":
+    main()
