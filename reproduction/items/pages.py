@@ -196,6 +196,6 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
     note = (
         f"Shares in %. Right: with an answer for every page; then right, refused and wrong with the default threshold "
         f"{result['min_confidence']:.3f}. All four turns of a page gave one output and one confidence, byte for byte: "
-        f"{result['agreed']:,} of {result['pages']:,} pages. Median ms a page: {times}. File: {result['bytes']:,} bytes."
+        f"{result['agreed']:,} of {result['pages']:,} pages. Median ms a page: {times}. File: {result['bytes']:,} B."
     )
     return [Table(case, columns, rows, [note])]

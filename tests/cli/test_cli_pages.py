@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pikepdf
+import pypdfium2
 import pytest
 import torch
 from commands import bad, good
@@ -77,16 +78,21 @@ def test_a_pdf_is_only_appended_to(judge, objects):
     assert "2 images restored" in result.stdout
 
 
-def test_an_inherited_rotation_is_turned_too(judge):
+def test_inherited_entries_stay_where_they_are(judge):
     Path("in").mkdir()
     document("in/a.pdf", [0, 0])
-    with pikepdf.open("in/a.pdf", allow_overwriting_input=True) as pdf:
+    with pikepdf.open("in/a.pdf", allow_overwriting_input=True, inherit_page_attributes=False) as pdf:
         pdf.Root.Pages.Rotate = 90
+        pdf.Root.Pages.MediaBox = [0, 0, 400, 600]
+        for page in pdf.Root.Pages.Kids:
+            del page.MediaBox
         pdf.save("in/a.pdf")
     good("restore", "in", "-r", judge, "-o", "out")
-    with pikepdf.open("out/a.pdf") as pdf:
+    assert Path("out/a.pdf").read_bytes().startswith(Path("in/a.pdf").read_bytes())
+    with pikepdf.open("out/a.pdf", inherit_page_attributes=False) as pdf:
         assert pdf.Root.Pages.Rotate == 90
-        assert [page.obj.Rotate for page in pdf.pages] == [0, 0]
+        assert [page.Rotate for page in pdf.Root.Pages.Kids] == [0, 0]
+    assert [page.get_size() for page in pypdfium2.PdfDocument("out/a.pdf")] == [(400, 600)] * 2
 
 
 def test_doubtful_pages_stay_and_are_named(judge):
