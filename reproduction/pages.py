@@ -13,7 +13,6 @@ import hashlib
 import io
 import json
 import re
-import subprocess
 import tarfile
 import urllib.request
 import zipfile
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from reproduction.packages import debian
 from unshift.data import root
 
 __all__ = ["PACKAGES", "Page", "age", "fetched", "pages", "scans", "shown"]
@@ -164,16 +164,13 @@ def home() -> Path:
 
 
 def fetched(package: str) -> Path:
-    """Return the folder of an unpacked Debian package; download it first if needed, with ``apt-get``."""
+    """Return the folder of an unpacked Debian package; download it first if needed."""
     folder = home() / "packages" / package
     if not folder.exists():
-        debs = home() / "debs"
-        debs.mkdir(parents=True, exist_ok=True)
-        if not (found := [*debs.glob(f"{package}_*.deb")]):
-            subprocess.run(["apt-get", "download", "-q", package], cwd=debs, check=True, stdout=subprocess.DEVNULL)
-            found = [*debs.glob(f"{package}_*.deb")]
-        subprocess.run(["dpkg-deb", "-x", str(found[0]), f"{folder}.part"], check=True)
-        Path(f"{folder}.part").rename(folder)
+        part = folder.with_name(f"{package}.part")
+        part.mkdir(parents=True, exist_ok=True)
+        debian(package, part)
+        part.rename(folder)
     return folder
 
 

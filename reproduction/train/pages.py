@@ -19,7 +19,6 @@ import torch
 from PIL import Image
 from torch import nn
 from torch.nn import functional as F
-from unshift.pose_network import PoseEstimator
 
 import unshift
 from reproduction.pages import PACKAGES, age, home, pages, shown
@@ -77,10 +76,10 @@ def crop(sources: list[np.ndarray], chance: np.random.Generator) -> np.ndarray:
     return age(image, chance) if chance.random() < 0.75 else image
 
 
-def fit(path: Path) -> PoseEstimator:
+def fit(path: Path) -> unshift.PoseEstimator:
     """Return the trained network: cross-entropy over the four turns of each crop, the upright one being the target."""
     torch.manual_seed(0)
-    network = PoseEstimator(1, **NETWORK)
+    network = unshift.PoseEstimator(1, **NETWORK)
     with torch.no_grad():  # filters that do not answer to brightness learn sooner
         first_filters = network.local[0].weight
         first_filters.sub_(first_filters.mean((1, 2, 3), keepdim=True)).mul_(4)
@@ -125,7 +124,7 @@ def fit(path: Path) -> PoseEstimator:
     return network
 
 
-def finish(network: PoseEstimator) -> unshift.Restorer:
+def finish(network: unshift.PoseEstimator) -> unshift.Restorer:
     """Return the restorer in integers: calibrated, and with its threshold, on pages of the packages held out."""
     samples = [torch.from_numpy(tiles(package)[:8].copy())[:, None] for package in PACKAGES["train"]]
     coordinates = Poses("quarter", longest=SEEN)

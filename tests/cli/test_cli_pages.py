@@ -14,7 +14,6 @@ import pytest
 import torch
 from commands import bad, good
 from PIL import Image
-from unshift.pose_network import PoseEstimator
 
 import unshift
 from unshift.coordinates import Poses
@@ -25,7 +24,7 @@ BAND = b"0 g 0 %d %d 90 re f"
 @pytest.fixture(scope="session")
 def judge(tmp_path_factory) -> Path:
     """A restorer that prefers what is darker above than below."""
-    net = PoseEstimator(1, channels=(1,), kernel_size=3, stride=1)
+    net = unshift.PoseEstimator(1, channels=(1,), kernel_size=3, stride=1)
     with torch.no_grad():
         net.local[0].weight.copy_(torch.tensor([-1.0, 0, 1])[:, None].expand(1, 1, 3, 3))
         net.local[1].weight.fill_(1000.0)

@@ -14,6 +14,10 @@ and images with a palette become RGB. "cropped": pixels moved beyond the image, 
 scene. "resized": by --resize or --size. Images are restored as they are displayed: in files that were moved, the EXIF
 orientation is applied to the pixels and removed.
 
+With a restorer of quarter turns, the pages of PDF files (needs unshift[pages]) and of TIFF files are judged one by one,
+and the table has a row for each. A PDF is only appended to: new rotation entries, and no other byte changes. A JPEG is
+turned without loss if jpegtran is installed and its size allows.
+
 Images are restored at their own size if the restorer takes any size (the presets seam and paper do; a warning says so
 if the images are unlike those it was trained on). For a restorer of one size, --resize or --size scales the images
 first. The network sees the margin of --pad, but it is not written.
@@ -69,7 +73,7 @@ LOSSES = {
 """The values of the column ``written`` that the summary reports."""
 
 
-IMAGES_HELP = "Image files, or folders of them at any depth; or FASTA files."
+IMAGES_HELP = "Image files, PDF files, or folders of them at any depth; or FASTA files."
 OUT_HELP = "Folder to write to, not one that holds the inputs; for sequences, a file."
 
 
