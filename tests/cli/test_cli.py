@@ -115,6 +115,7 @@ def test_the_presets_and_groups_are_those_of_the_library():
         (["evaluate", "x"], "--restorer"),
         (["verify", "--restorer", "x"], "DATA"),
         (["restore", "--restorer", "x", "--out", "y"], "missing argument"),
+        (["reproduce", "table1", "--out", "there"], "python -m reproduction"),
         (["data", "get"], "NAME"),
         (["data", "lose"], "'lose'"),
     ],
