@@ -29,6 +29,7 @@ ITEMS = [
     "scenes",
     "seam",
     "photographs",
+    "few",
     "imagenet",
     "rivals",
     "genomes",
