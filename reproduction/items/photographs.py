@@ -26,7 +26,7 @@ RESTORERS = ("photos", "cifar10-seam")
 SIDE, CONFIDENT = 224, 0.9
 UNIFORM = 6
 """Largest standard deviation within the two edges together, of 255, that counts as uniform."""
-SHORT = 1500
+SHORT = 800
 """Larger photographs are scaled down to this many pixels along their shorter side."""
 
 

@@ -29,7 +29,7 @@ from unshift.network import as_float
 from unshift.training.start import network_of
 
 HELD_OUT = 300
-CROPS, SHORT = 40, 900
+CROPS, SHORT = 60, 900
 """Crops of each photograph, which is first scaled down to this many pixels along its shorter side."""
 CALIBRATION_CROPS = 10
 SIZES = (96, 224, 512)
@@ -116,7 +116,7 @@ def train(**options: Any) -> unshift.Restorer:
             return images
         return thumbnails[torch.randint(len(thumbnails), (4 * len(images),), generator=generator)]
 
-    recipe: Any = {"epochs": 8, "patience": 8, "learning_rate": 0.002, "batch_size": 48, "average": 0.99}
+    recipe: Any = {"epochs": 1, "patience": 1, "learning_rate": 0.001, "batch_size": 48, "average": 0.99}
     recipe |= {"optimizer": "muon", "augment": [mixed, "mirror", "windows", "colour"], "validation": HELD_OUT}
     restorer = unshift.fit(
         images("train"), network(thumbnails[:1000]), data_name="photographs and cifar10", drop_unusable=True,
