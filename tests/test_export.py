@@ -39,7 +39,7 @@ from unshift.data import dataset, prepare, status, to_float
 from unshift.exporting import OPSET, PROMISE, program
 
 ROOT = Path(unshift.__file__).parents[1]
-pytestmark = pytest.mark.filterwarnings("ignore:this restorer may be wrong", "ignore::FutureWarning:copyreg")
+pytestmark = pytest.mark.filterwarnings("ignore:this restorer may be wrong")
 
 
 # --- ONNX Runtime ----------------------------------------------------------------------------------

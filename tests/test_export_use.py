@@ -33,7 +33,7 @@ from unshift.data import dataset, prepare, to_float
 from unshift.exact import Scorer
 from unshift.exporting import OPSET
 
-pytestmark = pytest.mark.filterwarnings("ignore:this restorer may be wrong", "ignore::FutureWarning:copyreg")
+pytestmark = pytest.mark.filterwarnings("ignore:this restorer may be wrong")
 
 # --- classifiers -----------------------------------------------------------------------------------
 
