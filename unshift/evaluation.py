@@ -132,9 +132,7 @@ def judged_on(
 def judge(restorer: Restorer | Chain, batches: Iterable[Batch]) -> Judged:
     """Restore unmoved images and gather the results of all ranks.
 
-    Args:
-        restorer: The restorer to measure.
-        batches: This rank's share of the images.
+    ``batches`` are this rank's share of the images.
     """
     results = [torch.zeros(0, 3, dtype=torch.float64)]
     for images in itertools.chain.from_iterable(batches):
@@ -149,7 +147,7 @@ def judge(restorer: Restorer | Chain, batches: Iterable[Batch]) -> Judged:
 
 
 def rates_from(judged: Judged) -> Rates:
-    """Summarise the results of :func:`judge`."""
+    """Summarise results."""
     count = len(judged.distance)
     exact, within_1 = (int((judged.distance <= most).sum()) for most in (0, 1))
     return Rates(count, exact / count, within_1 / count, float(judged.confidence.mean()), int(judged.tied.sum()))
@@ -278,42 +276,24 @@ def accuracy_over_scopes(
     # Drawn for all images at once, so that they depend neither on batches nor on ranks.
     poses = {run: coordinates.draw(size, len(reader), run[0], torch.Generator().manual_seed(run[1])) for run in runs}
     parts = [part for part in map(ranks.share, reader.rows(batch_size)) if len(part)]
-    tables: dict[bool, list[Tensor]] = {False: [], True: []}
+    table = [torch.zeros(0, 1 + 2 * len(runs), dtype=torch.int64)]
     with Progress("scopes", len(parts) * len(runs), "runs", progress) as bar:
         for at, batch in zip(parts, reader.read(parts), strict=True):
-            columns = {False: [at], True: [at]}
+            columns = [at]
             for run in runs:
                 moved = lossy.move(one_tensor(batch), rows(poses[run], at))
-                columns[False].append(predict(classifier, moved, batch_size=batch_size))
-                columns[True].append(predict(classifier, restorer(moved), batch_size=batch_size))
+                columns += [predict(classifier, each, batch_size=batch_size) for each in (moved, restorer(moved))]
                 bar.update()
-            for restored, classes in columns.items():
-                tables[restored].append(torch.stack(classes, 1))
-    without, restored_classes = (_gather(tables[restored], len(runs)) for restored in (False, True))
-    return [
-        ScopeRow(
-            scope=scope,
-            images=len(reader),
-            seeds=tuple(seeds),
-            without=tuple(float((without[run] == labels).double().mean()) for run in span),
-            restored=tuple(float((restored_classes[run] == labels).double().mean()) for run in span),
-            consistent_without=_consistency([without[run] for run in span]),
-            consistent_restored=_consistency([restored_classes[run] for run in span]),
-        )
-        for k, scope in enumerate(scopes)
-        for span in [range(k * len(seeds), (k + 1) * len(seeds))]
-    ]
-
-
-def _gather(parts: list[Tensor], runs: int) -> Sequence[Tensor]:
-    """Gather the predictions of all ranks, whose first column is the row of the image, in the order of the images."""
-    table = ranks.gathered(torch.cat(parts).cpu() if parts else torch.zeros(0, runs + 1, dtype=torch.int64))
-    return table[table[:, 0].argsort()].unbind(1)[1:]
-
-
-def _consistency(predictions: Sequence[Tensor]) -> float:
-    stacked = torch.stack(list(predictions))
-    return float((stacked == stacked[0]).all(0).double().mean())
+            table.append(torch.stack(columns, 1).cpu())
+    gathered = ranks.gathered(torch.cat(table))
+    classes = gathered[gathered[:, 0].argsort(), 1:].unflatten(1, (len(scopes), len(seeds), 2))
+    right = (classes == labels.view(-1, 1, 1, 1)).double().mean(0)
+    same = (classes == classes[:, :, :1]).all(2).double().mean(0)
+    result = []
+    for k, scope in enumerate(scopes):
+        without, restored = map(tuple, right[k].T.tolist())
+        result.append(ScopeRow(scope, len(reader), tuple(seeds), without, restored, *same[k].tolist()))
+    return result
 
 
 # --- the reliability of confidences ------------------------------------------------------------------------------
@@ -348,15 +328,7 @@ class Reliability:
 
 
 def reliability(confidence: Tensor, right: Tensor) -> Reliability:
-    """Compare confidences with outcomes.
-
-    Args:
-        confidence: float64 ``(n,)``.
-        right: bool ``(n,)``.
-
-    Raises:
-        ValueError: If there are none.
-    """
+    """Compare confidences, float64 ``(n,)``, with outcomes, bool ``(n,)``."""
     count, right = len(confidence), right.double()
     if not count:
         raise ValueError("no images to compare confidences on")
@@ -392,50 +364,33 @@ def separation(inside: Tensor, outside: Tensor) -> float:
 # --- calibration -------------------------------------------------------------------------------------------------
 
 
-class _Block(NamedTuple):
-    """Images of neighbouring confidence that share one estimate of how often they are right."""
-
-    images: int
-    right: float
-    lowest: float
-    highest: float
-    mean: float | None = None
-    """Mean confidence of a single group; None for several, over which the curve is flat."""
-
-    def knots(self) -> list[tuple[int, int]]:
-        """Return the point of a single group, or the two ends of several, one step apart because a curve rises."""
-        # One right and one wrong image more, so that the share is never 0 or 1.
-        share = round(Curve.WHOLE * (self.right + 1) / (self.images + 2))
-        if self.mean is not None:
-            return [(round(Curve.WHOLE * self.mean), share)]
-        first, last = (round(Curve.WHOLE * end) for end in (self.lowest, self.highest))
-        return [(last, share)] if first == last else [(first, share - 1), (last, share)]
-
-    def rises_to(self, other: _Block) -> bool:
-        """Return whether a curve can pass through both."""
-        return all(low < high for low, high in zip(self.knots()[-1], other.knots()[0], strict=True))
-
-
 def curve_of(confidence: Tensor, right: Tensor) -> Curve | None:
     """Fit a rising curve from confidence to the share that is right; return None for fewer than ten images.
 
     Isotonic regression on groups: images of neighbouring confidence form groups, and neighbouring groups are merged
-    until their shares rise.
+    until their shares rise. A single group is a knot at its mean confidence; over merged ones the curve is nearly flat.
     """
     if len(confidence) < FEWEST:
         return None
     order = confidence.argsort(stable=True)
-    blocks: list[_Block] = []
+    blocks: list[tuple[Tensor, list[tuple[int, int]]]] = []
     for group in order.tensor_split(min(GROUPS, 2 * len(order) // FEWEST)):
-        values = confidence[group]
-        ends = float(values[0]), float(values[-1])
-        block = _Block(len(group), float(right[group].sum()), *ends, float(values.mean()))
-        while blocks and not blocks[-1].rises_to(block):
-            last = blocks.pop()
-            block = _Block(last.images + block.images, last.right + block.right, last.lowest, block.highest)
-        blocks.append(block)
-    knots = itertools.chain.from_iterable(block.knots() for block in blocks)
-    return Curve([knot for knot in knots if 0 < knot[0] < Curve.WHOLE])
+        knots = _knots(confidence[group], right[group], merged=False)
+        while blocks and not all(low < high for low, high in zip(blocks[-1][1][-1], knots[0], strict=True)):
+            group = torch.cat([blocks.pop()[0], group])
+            knots = _knots(confidence[group], right[group], merged=True)
+        blocks.append((group, knots))
+    return Curve([knot for _, knots in blocks for knot in knots if 0 < knot[0] < Curve.WHOLE])
+
+
+def _knots(confidence: Tensor, right: Tensor, merged: bool) -> list[tuple[int, int]]:
+    """Return the point of a single group, or the two ends of merged ones, one step apart because a curve rises."""
+    # One right and one wrong image more, so that the share is never 0 or 1.
+    share = round(Curve.WHOLE * (float(right.sum()) + 1) / (len(right) + 2))
+    if not merged:
+        return [(round(Curve.WHOLE * float(confidence.mean())), share)]
+    first, last = (round(Curve.WHOLE * float(end)) for end in (confidence[0], confidence[-1]))
+    return [(last, share)] if first == last else [(first, share - 1), (last, share)]
 
 
 def calibrate(restorer: Restorer | Chain, batches: Callable[[], Iterable[Batch]]) -> Judged:
@@ -450,9 +405,6 @@ def calibrate(restorer: Restorer | Chain, batches: Callable[[], Iterable[Batch]]
 
     Returns:
         The results on these images, with the calibrated confidences.
-
-    Raises:
-        ValueError: If the restorer has a ``min_confidence``.
     """
     if restorer.min_confidence:
         raise ValueError(f"set min_confidence to 0 before calibrating a restorer; it is {restorer.min_confidence}")

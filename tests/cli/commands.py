@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,9 @@ QUICK = ("--epochs", 2, "--batch-size", 8, "--learning-rate", 0.03)
 
 
 def run(*args: object):
-    return CliRunner().invoke(app, [str(arg) for arg in args], prog_name="unshift")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)  # a line on stderr, as for a user
+        return CliRunner().invoke(app, [str(arg) for arg in args], prog_name="unshift")
 
 
 def good(*args: object):

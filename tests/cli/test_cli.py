@@ -233,6 +233,6 @@ def test_ctrl_c_ends_with_exit_code_130(moment, made):
 def test_a_closed_pipe_is_no_error():
     process = child("data", "list", "--json")
     process.stdout.close()
-    err = process.stderr.read()
+    with process.stderr:
+        assert process.stderr.read() == b""
     assert process.wait(timeout=60) == 1
-    assert err == b""

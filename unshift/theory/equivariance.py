@@ -139,13 +139,7 @@ def nearest_equivariant(matrix: Tensor, bias: Tensor | None, size: Sequence[int]
     permutations, so this is the orthogonal projection in the Frobenius norm, hence the nearest map. It is computed in
     float64, since an average has to be rounded.
 
-    Args:
-        matrix: ``(N, N)``, or ``(out, in, N, N)`` for several channels.
-        bias: ``(N,)`` or ``(out, N)``; None is zero.
-        size: The spatial size, whose product is ``N``.
-
-    Raises:
-        ValueError: If the shapes do not fit, or an entry is not finite.
+    The arguments are those of :func:`check_affine`.
     """
     filters, constants = (values.double() for values in _with_channels(matrix, bias, size))
     aligned = filters.gather(3, _index_sums(size, +1).expand_as(filters))
@@ -160,15 +154,8 @@ def affine_of(function: Callable[[Tensor], Tensor], size: Sequence[int], channel
     """Return the ``(out, in, N, N)`` matrix and ``(out, N)`` bias of an affine callable, by probing it.
 
     ``function`` maps float64 images ``(batch, channels, *size)`` to ``(batch, out, *size)``. The bias is the output
-    for the zero image, each column the output for a one-hot image: section 3.2 of the paper.
-
-    Args:
-        function: The map. It must be affine; this is not checked.
-        size: The spatial size of an image.
-        channels: The number of its channels.
-
-    Raises:
-        ValueError: If the map changes the size of the images.
+    for the zero image, each column the output for a one-hot image: section 3.2 of the paper. That the map is affine is
+    not checked. Raises a ``ValueError`` if it changes the size of the images.
     """
     N = math.prod(size)
     zero, one_hot = torch.zeros(1, channels, *size).double(), torch.eye(channels * N).double()

@@ -41,12 +41,7 @@ def bit_planes(images: Tensor, Q: int) -> Tensor:
     >>> bit_planes(torch.tensor([[[3, 2]]]), Q=2).tolist()
     [[[1, 0], [1, 1], [0, 0]]]
 
-    Args:
-        images: ``(batch, P, *size)``, of any real type.
-        Q: Pixels have ``Q + 1`` bits.
-
-    Raises:
-        ValueError: If a pixel is not an integer in ``[0, 2^(Q+1))``.
+    Raises a ``ValueError`` if a pixel is not an integer in ``[0, 2^(Q+1))``.
     """
     integers = check_integers(images, Q)
     return torch.cat([((integers >> q) & 1).to(torch.uint8) for q in range(Q + 1)], dim=1)
@@ -114,7 +109,7 @@ def overlaps(filters: Tensor, images: Tensor) -> Tensor:
 
     Computed by a float64 FFT and rounded. With ``ε = 2^-53·(100·log2(2N) + G)``, well above the relative error of one
     transform or sum, the error is below ``ε(4 + √N)·GN`` (two transforms in, one out, where an L2 error bounds every
-    entry): 2e-8 for 8 planes of 28x28. A size for which that bound is not below 1/4 is refused.
+    entry): 2e-8 for 8 planes of 28x28. A size for which that bound is not below 1/4 is refused with a ``ValueError``.
 
     Args:
         filters: Bits ``(k, G, *size)``.
@@ -122,9 +117,6 @@ def overlaps(filters: Tensor, images: Tensor) -> Tensor:
 
     Returns:
         int64 ``(b, k, *size)``.
-
-    Raises:
-        ValueError: If the images are too large for the bound.
     """
     size = tuple(images.shape[2:])
     G, N = images.shape[1], math.prod(size)

@@ -44,11 +44,7 @@ def binary_layers(Q: int) -> list[tuple[np.ndarray, np.ndarray]]:
     in object arrays: exact for any ``Q``. The rows of the last layer are ordered so that the outputs are
     ``x_0, …, x_Q`` (the paper leaves ``x_0, x_Q, …, x_1``).
 
-    Returns:
-        Weights ``(out, in)`` and bias ``(out,)`` of each layer.
-
-    Raises:
-        ValueError: If ``Q`` is negative.
+    Weights are ``(out, in)``, biases ``(out,)``. Raises a ``ValueError`` if ``Q`` is negative.
     """
     if Q < 0:
         raise ValueError(f"Q must be 0 or more (values have Q + 1 bits), got {Q}")
@@ -73,20 +69,12 @@ def binary_layers(Q: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def decompose(values: Sequence[int], Q: int) -> list[tuple[int, ...]]:
-    """Run the network of :func:`binary_layers` on integers, exactly: Lemma B.1.
+    """Return the bits of each value, least significant first: run :func:`binary_layers` on integers, exactly.
 
     >>> decompose([2, 3], Q=2)
     [(0, 1, 0), (1, 1, 0)]
 
-    Args:
-        values: Integers in ``[0, 2^(Q+1))``.
-        Q: Values have ``Q + 1`` bits.
-
-    Returns:
-        The bits of each value, least significant first.
-
-    Raises:
-        ValueError: If a value is out of range.
+    Raises a ``ValueError`` if a value is not in ``[0, 2^(Q+1))``.
     """
     check_range(min(values, default=0), max(values, default=0), Q)
     state = np.array([list(values)], dtype=object)
@@ -109,19 +97,12 @@ class CanonicalLayer(nn.Module):
 
     def __init__(self, rows: Tensor, bias: Tensor) -> None:
         super().__init__()
-        if rows.ndim not in (3, 4, 5) or bias.shape != rows.shape[:1]:
-            raise ValueError(
-                "a layer takes rows (out, in, *size) with 1, 2 or 3 spatial axes and bias (out,), "
-                f"got {tuple(rows.shape)} and {tuple(bias.shape)}"
-            )
         self.register_buffer("rows", rows.double())
         self.register_buffer("bias", bias.double())
 
     def forward(self, x: Tensor) -> Tensor:
         """Map ``(batch, in, *size)`` to ``(batch, out, *size)``, both float64."""
         kernel = self.rows.shape[2:]
-        if any(k not in (1, n) for k, n in zip(kernel, x.shape[2:], strict=True)):
-            raise ValueError(f"this layer is for images of size {tuple(kernel)}, got {tuple(x.shape[2:])}")
         # With circular padding of one size less one, an ordinary cross-correlation is the circular one.
         padding = [side for k in reversed(kernel) for side in (0, k - 1)]
         convolve = (F.conv1d, F.conv2d, F.conv3d)[len(kernel) - 1]
@@ -173,16 +154,8 @@ def binary_network(Q: int, size: Sequence[int], channels: int = 1) -> CanonicalN
     Depth ``2Q+2``; width ``(Q+1)·P·N``. (The lemma says ``(Q+1)N``, which is this for ``P = 1``; its
     proof has ``n_l = K_l × P`` channels.) Exact up to ``Q = 50``.
 
-    Args:
-        Q: Pixels have ``Q + 1`` bits.
-        size: The spatial size of an image.
-        channels: The number of its channels, ``P``.
-
-    Returns:
-        A network from images ``(batch, P, *size)`` to bits ``(batch, (Q+1)·P, *size)``.
-
-    Raises:
-        ValueError: If float64 cannot hold the numbers of this ``Q``.
+    Maps images ``(batch, P, *size)`` to bits ``(batch, (Q+1)·P, *size)``. Raises a ``ValueError`` if float64 cannot
+    hold the numbers of this ``Q``.
     """
     if Q > _LARGEST_Q:
         raise ValueError(
@@ -200,12 +173,7 @@ def binary_network(Q: int, size: Sequence[int], channels: int = 1) -> CanonicalN
 def binary_restorer(dataset: Tensor) -> CanonicalNetwork:
     """Return the 2-layer network of Lemma 4.4, of width ``SN``, for a *binary* aperiodic dataset.
 
-    Args:
-        dataset: Images ``(image, channel, *size)`` of zeros and ones.
-
-    Raises:
-        ValueError: If the dataset is not binary, or not aperiodic.
-        OverflowError: If ``α^(S-1)`` does not fit in float64. The message gives the limit.
+    Raises as :func:`theorem_network` does.
     """
     return CanonicalNetwork(_restoring_layers(ExactScorer(dataset, Q=0)), tuple(dataset.shape[2:]))
 
@@ -255,13 +223,13 @@ class Float64Limits(NamedTuple):
     """The largest datasets whose theorem network float64 can hold."""
 
     exact: int
-    """Number of images up to which every power of alpha is at most 2^53, so an exact integer in float64."""
+    """Number of images up to which every power of alpha is at most 2^53, so an exact integer."""
     overflow: int
     """Number of images up to which no number in the network exceeds 1.8e308, for any input."""
 
 
 def float64_limits(G: int, N: int) -> Float64Limits:
-    """Return the most images for which Lemma 4.4's ``α^(s-1)`` is exact, and fits, in float64.
+    """Return how many images with ``G`` bit planes of ``N`` pixels float64 allows in Lemma 4.4.
 
     Nothing in the network exceeds ``2·α^(S-1)·√(GN)``: an activation is below ``α^(s-1)·||Z_s||``, and
     their sum is a geometric series. For MNIST, 8 bits of 28x28, that is 3 and 39 images.
