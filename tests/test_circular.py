@@ -8,7 +8,7 @@ import itertools
 import pytest
 import torch
 
-from unshift.network import CircularFilter, _faster_method, circular_correlation, full_row
+from unshift.network import CircularFilter, circular_correlation, full_row
 from unshift.testing import assert_equivariant
 
 METHODS = ("fft", "direct")
@@ -86,13 +86,6 @@ def test_methods_agree_in_every_float_dtype(dtype):
     torch.testing.assert_close(fft, direct, rtol=2 * torch.finfo(dtype).eps, atol=1e-2 if dtype.itemsize == 2 else 1e-5)
 
 
-def test_the_faster_method_by_shape():
-    assert _faster_method((1, 1, 9, 9), (32, 32)) == "fft"  # the paper's layer
-    assert _faster_method((8, 1, 32, 32), (32, 32)) == "fft"  # any dense filter
-    assert _faster_method((1, 1, 1, 1), (32, 32)) == "direct"
-    assert _faster_method((16, 16, 3, 3), (224, 224)) == "direct"  # many channels, few taps
-
-
 # --- the layer ----------------------------------------------------------------------------------
 
 
@@ -121,10 +114,6 @@ def test_weights_start_kaiming():
     layer = CircularFilter(4, 64, (9, 9))
     assert layer.weight.std().item() == pytest.approx((2 / (4 * 81)) ** 0.5, rel=0.05)
     assert not layer.bias.any()
-
-
-def test_empty_batch_stays_empty():
-    assert CircularFilter(2, 3, (3, 3))(torch.zeros(0, 2, 5, 6)).shape == (0, 3, 5, 6)
 
 
 # --- what is refused ----------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def test_hard_images_at_all_shifts_and_the_classifier_behind_them():
 
 OTHERS = [
     pytest.param(make_restorer("dense", 3, (9, 13), True), 3, (9, 13), id="dense, not square", marks=pytest.mark.slow),
-    pytest.param(padded("seam", 3, (5, 6), 1), 3, (5, 6), id="seam, on a margin"),
+    pytest.param(padded("seam", 3, (5, 6), 1), 3, (5, 6), id="seam, on a margin", marks=pytest.mark.slow),
     pytest.param(make_restorer("seam", 2, (7,)), 2, (7,), id="1-D", marks=pytest.mark.slow),
     pytest.param(make_restorer("paper", 1, (3, 4, 5)), 1, (3, 4, 5), id="3-D", marks=pytest.mark.slow),
     pytest.param(make_restorer("dense", 1, (24, 16)), 1, (24, 16), id="spectral only", marks=pytest.mark.slow),

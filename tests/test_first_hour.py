@@ -24,9 +24,13 @@ def test_every_command_on_100_photographs_is_quick_and_never_silent(tmp_path):
 
 def test_the_photographs_have_mixed_sizes_and_modes(tmp_path):
     first_hour.make_photographs(tmp_path, 14)
-    images = [Image.open(path) for path in sorted(tmp_path.rglob("*.*"))]
-    assert {image.mode for image in images} == {"RGB", "L", "RGBA", "P", "CMYK"}
-    assert len({image.size for image in images}) == 14
+    modes, sizes = set(), set()
+    for path in tmp_path.rglob("*.*"):
+        with Image.open(path) as image:
+            modes.add(image.mode)
+            sizes.add(image.size)
+    assert modes == {"RGB", "L", "RGBA", "P", "CMYK"}
+    assert len(sizes) == 14
 
 
 @pytest.mark.parametrize("script", ["import time; time.sleep(3)", "raise SystemExit(3)"], ids=["silent", "failing"])

@@ -30,25 +30,25 @@ def test_the_contracts_hold():
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.parametrize(
-    ("path", "source", "broken"),
-    [
-        ("shifts.py", "from unshift.network import CircularFilter", "unshift.shifts -> unshift.network"),
-        ("theory/aperiodic.py", "import unshift.evaluation", "unshift.theory.aperiodic -> unshift.evaluation"),
-        ("data/files.py", "def f():\n    import unshift.theory", "unshift.data.files -> unshift.theory"),
-        ("helpers.py", "", "unshift.helpers"),
-    ],
-)
-def test_a_wrong_import_is_caught(tmp_path, path, source, broken):
-    shutil.copytree(
-        PACKAGE, tmp_path / "unshift", ignore=lambda _, names: [n for n in names if "." in n[1:] and n[-3:] != ".py"]
-    )
+WRONG = {
+    "shifts.py": ("from unshift.network import CircularFilter", "unshift.shifts -> unshift.network"),
+    "theory/aperiodic.py": ("import unshift.evaluation", "unshift.theory.aperiodic -> unshift.evaluation"),
+    "data/files.py": ("def f():\n    import unshift.theory", "unshift.data.files -> unshift.theory"),
+}
+
+
+@pytest.mark.parametrize("kind", ["imports", "module"])
+def test_a_wrong_import_and_a_module_without_a_layer_are_caught(tmp_path, kind):
+    ignored = shutil.ignore_patterns("__pycache__", "*.safetensors", "*.gz", "*.html", "*.js")
+    shutil.copytree(PACKAGE, tmp_path / "unshift", ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    with (tmp_path / "unshift" / path).open("a") as file:
-        file.write(f"\n{source}\n")
+    for path, (source, _) in (WRONG if kind == "imports" else {"helpers.py": ("", "")}).items():
+        with (tmp_path / "unshift" / path).open("a") as file:
+            file.write(f"\n{source}\n")
     run = lint(tmp_path)
     assert run.returncode == 1
-    assert broken in run.stdout
+    for broken in [broken for _, broken in WRONG.values()] if kind == "imports" else ["unshift.helpers"]:
+        assert broken in run.stdout
 
 
 def public_names(module: str) -> set[str] | None:

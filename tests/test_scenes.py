@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 import torch
-from fits import assert_same, quick
+from fits import quick
 from PIL import Image
 from torch import nn
 
@@ -153,6 +153,7 @@ def test_wrong_calls_are_refused(restorer, wrong, message):
         wrong(restorer)
 
 
+@pytest.mark.slow  # the kind "scene" of test_export.py runs the same graph in PyTorch
 def test_a_graph_cuts_out_the_same_window_for_its_classifier(restorer, tmp_path):
     graphs = pytest.importorskip("graphs")  # needs onnxruntime
     classifier, images = nn.Sequential(nn.Flatten(), nn.Linear(WINDOW[0] * WINDOW[1], 2)), torch.rand(2, 1, 20, 16)
@@ -238,14 +239,6 @@ def test_fit_finds_objects_in_scenes_of_other_sizes(objects, tmp_path):
     loaded = unshift.load(tmp_path / "scenes.safetensors")
     assert loaded.coordinates.window == WINDOW
     assert torch.equal(loaded(larger), restorer(larger))
-
-
-def test_the_same_seed_makes_the_same_scenes(objects):
-    net = ShiftEstimator(1, channels=(2, 1), kernel_size=(5, 5), bias=True)
-    options = {"coordinates": Scene(WINDOW), "scene": SIZE, "epochs": 2}
-    one, other = (quick(objects, net, **options) for _ in range(2))
-    assert_same(one, other)
-    assert not torch.equal(one.scorer.local[0].weight, quick(objects, net, seed=1, **options).scorer.local[0].weight)
 
 
 # --- the shipped restorer ---

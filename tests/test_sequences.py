@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-from pathlib import Path
 
 import pytest
 import torch
@@ -73,12 +72,6 @@ def test_fasta_is_read_back_as_it_was_written(tmp_path, name):
     (tmp_path / name).write_bytes(to_fasta(records, tmp_path / name))
     assert read_fasta(tmp_path / name) == records
     assert records[0].name == "one"
-
-
-def test_lines_are_80_letters_wide():
-    lines = to_fasta([Record("x", "A" * 161)], tmp := Path("x.fa")).decode().splitlines()
-    assert [len(line) for line in lines] == [2, 80, 80, 1]
-    assert to_fasta([Record("x", "A")], tmp.with_suffix(".gz")) == to_fasta([Record("x", "A")], tmp.with_suffix(".gz"))
 
 
 @pytest.mark.parametrize(
@@ -178,15 +171,6 @@ def test_a_network_of_lines_needs_samples_of_one_size():
 
 def upright(count: int) -> list[torch.Tensor]:
     return [encode("GGGGGCCCCCAAAAATTTTT" + sequence(60 + 3 * n, n)) for n in range(count)]
-
-
-def test_a_list_of_one_length_trains_like_a_tensor():
-    arrays = [array[:, :70] for array in upright(8)]
-    settings = {"preset": "sequence", "epochs": 2, "batch_size": 4, "progress": False, "coordinates": Turns("strand")}
-    one = unshift.fit(arrays, **settings)
-    two = unshift.fit(torch.stack(arrays), **settings)
-    assert all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True))
-    assert one.trained_on["size"] == [70]
 
 
 def test_fit_on_sequences_of_many_lengths():

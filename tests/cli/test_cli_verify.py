@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import bad, good, good_json, run
+from commands import bad, good, good_json, read_image, run
 from PIL import Image
 from samples import make_restorer
 from torch import nn
@@ -93,7 +93,7 @@ def test_verify_is_bounded_by_time():
 def test_images_of_several_sizes_are_checked_each_at_its_own(made):
     Path("mixed").mkdir()
     for i, path in enumerate(sorted((made / "photos").iterdir())[:6]):
-        Image.open(path).resize((12 + i % 3, 14)).save(f"mixed/{path.name}")
+        read_image(path).resize((12 + i % 3, 14)).save(f"mixed/{path.name}")
     assert "--size 14x12" in bad("verify", "mixed", "--restorer", made / "dense.safetensors")
     found = good_json("verify", "mixed", "--restorer", made / "paper.safetensors", "--all")
     assert (found["images"], found["moves"]) == (6, 2 * 14 * (12 + 13 + 14))

@@ -154,13 +154,6 @@ def test_wrong_names_and_foreign_files_are_refused(tmp_path, capsys):
     assert find("fig5") is find("volumes")
 
 
-def test_the_list_names_every_item_with_its_measured_time_and_missing_data(capsys):
-    assert main(["--list"]) == 0
-    shown = capsys.readouterr().out
-    assert re.findall(r"^(\S+):", shown, re.M) == [*ITEMS, "present", "missing"]
-    assert re.search(r"fish: \d+ s; missing: mitogenomes$", shown, re.M)
-
-
 def test_a_method_of_ones_own_is_a_row_that_no_record_holds(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
@@ -228,25 +221,6 @@ def test_a_table_for_a_terminal_and_in_markdown():
         "| shift | 0 | 4 (any) |\n|---|---:|---:|\n| with nothing | 99.00 | 8.50 |\n| spread | ±0.0 | - |\n"
         "| **ours** | **99.00** | **99** |\n\n<sub>n = 3 < 4, `mnist`.</sub>"
     )
-
-
-def test_columns_are_selected_and_a_picture_needs_a_link():
-    assert render([TABLE.select("4 (any)")], "markdown").splitlines()[2:] == [
-        "| with nothing | 8.50 |",
-        "| spread | - |",
-        "| **ours** | **99** |",
-    ]
-    picture = Picture("name", "alt text", None, ["seen"])
-    assert render([picture], "markdown") == "<sub>seen</sub>"
-    assert render([picture], "markdown", lambda p: f"{p.name}.png") == "![alt text](name.png)\n\n<sub>seen</sub>"
-
-
-def test_table_2_has_no_spread_for_a_single_draw():
-    results = {case: {**record["result"]} for case, record in records.read("table2").items()}
-    first = next(iter(results))
-    results[first] |= {"seeds": [0], "without_spread": [None, None]}
-    (table,) = find("table2").summary(results)
-    assert ["±" in row.cells[3] for row in table.rows] == [len(result["seeds"]) > 1 for result in results.values()]
 
 
 def test_pictures_show_the_shift_that_was_applied_and_undone():

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 from pathlib import Path
-
-import pytest
 
 import unshift.theory
 
 DOC = (Path(__file__).parents[2] / "docs" / "theory.md").read_text(encoding="utf-8")
 TESTS = "\n".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_theory_*.py"))
-
-
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", DOC, flags=re.S))
-def test_code_runs(block):
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(block, {})
-    assert len(printed.getvalue().splitlines()) >= block.count("\nprint(")
 
 
 def test_the_tables_name_functions_and_tests_that_exist():

@@ -453,22 +453,6 @@ def test_certify_a_thousand_real_images_under_every_shift(mnist, brute_force):
     assert certificate.bound_holds
 
 
-@pytest.mark.data
-@pytest.mark.slow
-def test_the_theorems_own_layers_on_real_images_up_to_the_limit(mnist):
-    images = mnist[:39]
-    network, scorer = theorem_network(images, Q=7), ExactScorer(images, Q=7)
-    assert (network.depth, network.width) == (18, 39 * 784)
-    shifts = torch.randint(28, (39, 2), generator=torch.Generator().manual_seed(0))
-    copies = apply(images, shifts)
-    values = torch.cat([network(copy[None]) for copy in copies]).flatten(1)
-    assert torch.isfinite(values).all()
-    assert torch.equal(values.argmax(1), scorer(copies).flatten(1).argmax(1))
-    assert torch.equal(values.argmax(1), shifts[:, 0] * 28 + shifts[:, 1])
-    with pytest.raises(OverflowError, match="40"):
-        theorem_network(mnist[:40], Q=7)
-
-
 # --- slips in the paper, each with its correction --------------------------------------------------
 
 

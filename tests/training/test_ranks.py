@@ -110,13 +110,13 @@ def test_alone_there_is_one_rank():
 @pytest.mark.timeout(300)
 def test_two_processes_train_like_one(folder):
     """The same global batches: the same losses to float tolerance, logged once, written once."""
-    two = torchrun(2, *fit(out="two.safetensors"))
+    two = torchrun(2, *fit(2, "two.safetensors"))
     assert two.returncode == 0, two.stderr
     assert two.stdout.count("trained on") == 1
     assert two.stderr.count("epoch 1:") == 1
     assert sorted(path.name for path in folder.glob("two*")) == ["two.safetensors"]
     pixels = torch.from_numpy(np.load("blobs.npy"))
-    unshift.fit(pixels, "dense", epochs=3, batch_size=15, progress=False).save("one.safetensors")
+    unshift.fit(pixels, "dense", epochs=2, batch_size=15, progress=False).save("one.safetensors")
     assert_close("two.safetensors", "one.safetensors", 1e-4, 1e-3)
     together, alone = (unshift.load(f"{name}.safetensors").metadata for name in ("two", "one"))
     assert together["train_images"] == alone["train_images"] == 90
