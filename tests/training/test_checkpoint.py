@@ -71,7 +71,7 @@ def test_a_failed_write_leaves_the_previous_checkpoint(images, tmp_path, monkeyp
     kill_second_save(images, path, monkeypatch)
     before = path.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "disk full")))
         with pytest.raises(OSError, match="disk full"):
             quick(images, checkpoint=path, resume=True)
     assert path.read_bytes() == before
