@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from fits import ENVIRONMENT, Killed, Mortal, assert_same, moved_at_random, quick
@@ -24,6 +23,7 @@ from torch import Tensor
 
 import unshift
 from unshift.coordinates import Turns
+from unshift.data import ImageFolder
 from unshift.training import fitting
 from unshift.training.checkpoint import KEY, Checkpoint
 
@@ -204,10 +204,9 @@ class Command:
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 def test_kills_at_random_moments(tmp_path, kills):
     """Each resumed run continues, no worker outlives a kill by 5 s, and the last run leaves only its result."""
-    command, dice = Command(tmp_path, epochs=10 * kills), random.Random(0)
-    wanted = command.finish()
-    command.out.unlink()
-    killed = 0
+    command, dice, killed = Command(tmp_path, epochs=10 * kills), random.Random(0), 0
+    files = ImageFolder(tmp_path / "photos", channels=1)
+    wanted = quick(files, epochs=10 * kills, patience=10 * kills)
     while killed < kills:
         if command.kill(dice.uniform(0, 0.2)):
             killed += 1
@@ -218,15 +217,13 @@ def test_kills_at_random_moments(tmp_path, kills):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGINT")
-def test_an_interrupt_while_the_interpreter_ends_is_no_death_by_signal(tmp_path):
-    np.save(tmp_path / "blobs.npy", (400 * blobs(60, 1, (12, 12))).round().to(torch.uint8).numpy())
+def test_an_interrupt_while_the_interpreter_ends_is_no_death_by_signal():
     code = (
         "import os, signal, unshift.cli\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Last:\n    def __del__(self, kill=os.kill, process=os.getpid()): kill(process, 2)\n"
         "last = Last()\nunshift.cli.main()\n"
     )
-    words = [sys.executable, "-c", code, "fit", "blobs.npy", "--epochs", "1", "--out", "x.safetensors"]
-    run = subprocess.run(words, env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-c", code, "data", "list"], env=ENVIRONMENT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    assert [path.name for path in tmp_path.iterdir() if path.name != "blobs.npy"] == ["x.safetensors"]
+    assert "mnist" in run.stdout
