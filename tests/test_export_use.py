@@ -175,7 +175,7 @@ def command(*args):
 
 def test_the_command_names_its_size_and_overwrites_only_with_force(tmp_path, monkeypatch):
     monkeypatch.setattr(unshift.exporting, "_as_onnx", lambda *_: b"a model")
-    restorer = copy.deepcopy(make_restorer("paper", 1, (20, 24)))
+    restorer = make_restorer("seam", 3, (20, 24))
     restorer.trained_on["size"] = [20, 24]
     restorer.save(tmp_path / "seam.safetensors")
     args = ("--restorer", tmp_path / "seam.safetensors", "--out", tmp_path / "x.onnx")

@@ -68,7 +68,7 @@ def is_aperiodic(dataset: Tensor, *, channel_shifts: bool = False) -> Aperiodici
     repeats: list[int] = []
     for start in range(0, len(images), _BATCH):
         batch = images[start : start + _BATCH]
-        ranks = rank_restored(batch[:, None], torch.ones(len(batch), dtype=torch.bool))
+        ranks = rank_restored([batch], torch.ones(len(batch), dtype=torch.bool))
         for index, (image, rank) in enumerate(zip(batch, ranks, strict=True), start):
             places = unravel((rank == rank.max()).nonzero().flatten(), tuple(size.tolist()))
             if not image.any():
