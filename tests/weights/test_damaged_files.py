@@ -203,7 +203,7 @@ def replaced(value, path, new):
     ("name", "shape"),
     [
         ("mnist", (1, 1, 32, 32)),
-        ("mnist-pose", (1, 1, 32, 32)),
+        pytest.param("mnist-pose", (1, 1, 32, 32), marks=pytest.mark.slow),
         pytest.param("mnist-turns", (1, 1, 32, 32), marks=pytest.mark.slow),
         pytest.param("mnist-scene", (1, 1, 48, 48), marks=pytest.mark.slow),
     ],

@@ -139,7 +139,7 @@ def test_a_write_that_fails_leaves_the_old_file(file, tmp_path, monkeypatch):
     path.write_bytes(file.read_bytes())
 
     def full(*_):
-        raise OSError("disk full")
+        raise OSError(28, "disk full")
 
     for name in ("fsync", "replace"):
         with monkeypatch.context() as patch:
