@@ -400,8 +400,9 @@ def test_a_network_is_recovered_from_its_integers(name):
         floats = dequantise(scorer)(images)
     integers = scorer(images) * scorer.score_unit
     assert float((floats - integers).abs().mean()) < 0.1 * float(integers.std())  # rounded down, and clamped
-    again = unshift.quantise(dequantise(scorer), images)(images)
-    assert (again.flatten(1).argmax(1) == integers.flatten(1).argmax(1)).double().mean() >= 0.75
+    again = unshift.quantise(dequantise(scorer), images)(images).flatten(1)
+    regret = integers.flatten(1).amax(1) - integers.flatten(1).gather(1, again.argmax(1, keepdim=True))[:, 0]
+    assert float(regret.mean()) < 0.1 * float(integers.std())
 
 
 def test_training_on_is_never_worse_than_its_start(images):
