@@ -14,7 +14,7 @@ from torch import nn
 
 import unshift
 from unshift import Chain, Restorer, apply, quantise
-from unshift.coordinates import Centre, Padded, Polar, Ring, Scene, Turns
+from unshift.coordinates import Angles, Centre, Padded, Polar, Poses, Ring, Scene, Turns
 from unshift.exporting import Graph
 from unshift.shifts import all_shifts
 
@@ -112,6 +112,11 @@ KINDS = {
     "ring, local filters": (Ring(0), 2, (8, 4)),
     "centre, corners": (Centre(), 1, (6, 6)),
     "centre, pixels": (Centre(), 1, (5, 5)),
+    "poses": (Poses("quarter"), 1, (6, 6)),
+    "poses, reduced": (Poses("half", reduce=2), 2, (7, 8)),
+    "poses, strand": (Poses("strand"), 4, (9,)),
+    "angles": (Angles(6, 8), 1, (6, 6)),
+    "angles, reduced": (Angles(9, 8, reduce=2), 1, (9, 9)),
     "chain": (None, 1, (6, 6)),
 }
 
@@ -123,7 +128,7 @@ def kind_of(name):
     if name == "chain":
         centre, polar = Centre(), Polar(6, angles=8, radii=3, ratio=None, refine=True)
         return Chain(untrained(centre, 1, size), untrained(polar, 1, size, "dense")), channels, size
-    preset = {"ring": "paper", "ring, local filters": "seam"}.get(name, "dense")
+    preset = {"ring": "paper", "ring, local filters": "seam"}.get(name, "evidence" if coordinates.whole else "dense")
     return untrained(coordinates, channels, size, preset), channels, size
 
 

@@ -35,7 +35,8 @@ from samples import PRESETS, bits, blobs, hard_images, make_estimator, make_rest
 import unshift
 from unshift import Restorer, apply, quantise
 from unshift.coordinates.rotation import GRAIN, QUARTER, rotate, rotate_grains
-from unshift.data import dataset, prepare, status, to_float
+from unshift.data import dataset, prepare, to_float
+from unshift.data.catalogue import find
 from unshift.exporting import OPSET, PROMISE, program
 
 ROOT = Path(unshift.__file__).parents[1]
@@ -94,7 +95,7 @@ def test_rotations_and_their_ties(tmp_path):
     assert_same_in(runtime, restorer, images)
 
 
-QUICK = ("quarter",)
+QUICK = ("quarter", "poses", "angles, reduced")
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in KINDS])
@@ -321,7 +322,7 @@ def test_a_graph_rotates_by_every_grain_as_python_does(monkeypatch):
 def test_ten_thousand_images_each_at_a_random_shift(name, tmp_path):
     restorer = unshift.load(name)
     data = name.split("-")[0]
-    if data == "cifar10" and not next(row.present for row in status() if row.name == data):
+    if data == "cifar10" and not find(data).present():
         pytest.skip("CIFAR-10 is not in $UNSHIFT_DATA; `unshift data get cifar10` brings it")
     found = dataset("mnist-10k" if data == "mnist" else data, "test").images
     images = to_float(prepare(found, restorer.trained_on["preparation"]))

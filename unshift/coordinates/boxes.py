@@ -49,7 +49,7 @@ def box_means(images: Tensor, width: int) -> Tensor:
     for placements in boxes:
         count *= width * len(placements)
     if images.dtype == torch.uint8:
-        scale: Tensor = torch.full([len(images)], 255.0, device=images.device)
+        scale: Tensor = torch.full([images.shape[0]], 255.0, device=images.device)
     else:
         images = as_float(images)
         top = images.abs().flatten(1).amax(1)

@@ -69,7 +69,7 @@ class Poses(Turning):
     def pose(self, index: Tensor, scores: Scores, size: tuple[int, ...]) -> Pose:
         if len(scores.shape) > 1:
             raise ValueError(f"Poses want one score for each copy, got scores of shape {scores.shape}")
-        return Pose(torch.zeros(len(index), len(size), dtype=torch.int64, device=index.device), index)
+        return Pose(torch.zeros(index.shape[0], len(size), dtype=torch.int64, device=index.device), index)
 
     def order(self, images: Tensor, scores: Scores, highest: Tensor, tied: Tensor) -> Tensor:
         inverses = self.inverses(images.ndim - 2)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from unshift.exact.inference import BLOCK, Layer, blocks, prepared, without_nan
 from unshift.exact.integers import IntegerFilter, IntegerNetwork
-from unshift.exact.runtime import is_traced
+from unshift.exact.runtime import in_graphs, is_traced
 from unshift.exact.scores import Scores
 from unshift.network import check_input
 from unshift.pose_network import PoseEstimator, extend
@@ -109,22 +109,23 @@ class IntegerPoseEstimator(IntegerNetwork):
     def scores(self, canvases: Iterable[Tensor]) -> Scores:
         """See :class:`Scorer`. Canvases may differ in size. Large ones are scored before the next one is made."""
         parts: list[Tensor] = []
-        pending: list[Tensor] = []
-        count = 0
+        for group in _batches(canvases):
+            batch = group[0] if len(group) == 1 else torch.cat(group)
+            parts += self(batch).unflatten(0, (len(group), -1)).unbind(0)
+        return Scores([torch.stack(parts, 1)], (len(parts),))
 
-        def score() -> None:
-            if pending:
-                batch = pending[0] if len(pending) == 1 else torch.cat(pending)
-                parts.extend(self(batch).view(len(pending), -1))
-                pending.clear()
 
-        for canvas in canvases:
-            if pending and (canvas.shape != pending[0].shape or len(pending) * canvas.numel() > BLOCK):
-                score()
-            pending.append(canvas)
-            count += 1
-        score()
-        return Scores([torch.stack(parts, 1)], (count,))
+@in_graphs(lambda canvases: [list(canvases)])
+def _batches(canvases: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """Yield consecutive canvases of one shape together, as long as they are small."""
+    batch: list[Tensor] = []
+    for canvas in canvases:
+        if batch and (canvas.shape != batch[0].shape or (len(batch) + 1) * canvas.numel() > BLOCK):
+            yield batch
+            batch = []
+        batch.append(canvas)
+    if batch:
+        yield batch
 
 
 class StripPlan:

@@ -98,17 +98,17 @@ class Scorer(nn.Module):
         flat = copies[0] if len(copies) == 1 else torch.stack(copies, 1).flatten(0, 1)
         scores = self(flat)
         whole = isinstance(scores, Tensor) and scores.ndim == 1 if self.whole is None else self.whole
-        positions = () if whole else tuple(flat.shape[2:])
-        if not isinstance(scores, Tensor) or tuple(scores.shape) != (len(flat), *positions):
+        wanted = (flat.shape[0], *(() if whole else flat.shape[2:]))
+        if not isinstance(scores, Tensor) or tuple(scores.shape) != wanted:
             got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-            raise ValueError(f"a scorer must return scores (batch, *spatial) = {(len(flat), *positions)}, got {got}")
+            raise ValueError(f"a scorer must return scores (batch, *spatial) = {wanted}, got {got}")
         if scores.dtype != torch.int64:
             raise ValueError(
                 f"a Restorer wants int64 scores, got {scores.dtype}: float scores cannot be exact. "
                 "Turn the estimator into integers with unshift.quantise(estimator, sample_images)"
             )
-        shape = (len(copies), *positions)
-        return Scores([scores.reshape(len(copies[0]), math.prod(shape))], shape)
+        shape = (len(copies), *wanted[1:])
+        return Scores([scores.reshape(copies[0].shape[0], math.prod(shape))], shape)
 
 
 class _Wrapped(Scorer):
