@@ -13,7 +13,7 @@ import unshift
 from unshift.coordinates import KINDS, Pose
 from unshift.evaluation import calibrate, curve_of, judge, judged_on, reliability
 from unshift.exact import Curve
-from unshift.exact.integers import bits_of
+from unshift.exact.quantised import bits_of
 from unshift.files import model_card
 
 WHOLE = Curve.WHOLE

@@ -355,39 +355,32 @@ class ShiftEstimator(nn.Module):
             ValueError: If there is no such preset.
         """
 
-        def clipped(kernel: int) -> list[int]:
-            return [min(kernel, n) for n in size]
-
-        if name == "paper":
-            return cls(in_channels, kernel_size=clipped(9))
-        if name == "dense":
-            return cls(in_channels, channels=(8, 1), kernel_size=list(size), bias=True, size=size)
-        if name == "lines":
-            lines: dict[str, Any] = {"line_channels": (16, 1), "line_kernel_size": list(size)}
-            return cls(in_channels, channels=(8,), kernel_size=clipped(3), bias=True, size=size, **lines)
-        if name == "seam":
-            seam = cls(
-                in_channels,
-                channels=(24,),
-                kernel_size=[*(min(3, n) for n in across), *clipped(3)],
-                bias=True,
-                activation="abs",  # an edge counts whichever side is brighter
-                line_channels=(32, 32, 1),
-                line_kernel_size=clipped(9),
-                across=across,
-            )
-            # A seam is a contrast: filters that start with zero mean find it in fewer epochs.
-            for layer in seam.modules():
+        if name not in PRESETS:
+            raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
+        if name == "sequence" and len(size) != 1:
+            raise ValueError(f"preset sequence is for arrays of one axis, got {len(size)}: size {tuple(size)}")
+        whole = list(size)
+        clipped = {kernel: [min(kernel, n) for n in size] for kernel in (3, 9, 25, 33)}
+        table: dict[str, dict[str, Any]] = {
+            "paper": {"kernel_size": clipped[9]},
+            "dense": {"channels": (8, 1), "kernel_size": whole, "bias": True, "size": size},
+            "lines": {
+                **{"channels": (8,), "kernel_size": clipped[3], "bias": True, "size": size},
+                **{"line_channels": (16, 1), "line_kernel_size": whole},
+            },
+            "seam": {  # the activation: an edge counts whichever side is brighter
+                **{"channels": (24,), "kernel_size": [*(min(3, n) for n in across), *clipped[3]], "bias": True},
+                **{"activation": "abs", "line_channels": (32, 32, 1), "line_kernel_size": clipped[9], "across": across},
+            },
+            "sequence": {"channels": (16, 16, 1), "kernel_size": clipped[33], "bias": True},
+            "scene": {"channels": (24, 1), "kernel_size": clipped[25], "bias": True},
+        }
+        network = cls(in_channels, **table[name])
+        if name == "seam":  # a seam is a contrast: filters that start with zero mean find it in fewer epochs
+            for layer in network.modules():
                 if isinstance(layer, CircularFilter) and layer.weight[0, 0].numel() > 1:
                     layer.weight.data -= layer.weight.data.mean(tuple(range(2, layer.weight.ndim)), keepdim=True)
-            return seam
-        if name == "sequence":
-            if len(size) != 1:
-                raise ValueError(f"preset sequence is for arrays of one axis, got {len(size)}: size {tuple(size)}")
-            return cls(in_channels, channels=(16, 16, 1), kernel_size=clipped(33), bias=True)
-        if name == "scene":
-            return cls(in_channels, channels=(24, 1), kernel_size=clipped(25), bias=True)
-        raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
+        return network
 
     def describe(self) -> dict[str, Any]:
         """Return the network as plain data: ``ShiftEstimator(**estimator.describe())`` rebuilds it."""

@@ -15,7 +15,7 @@ from samples import PRESETS, blobs, make_estimator, make_restorer
 
 from unshift import Restorer, load, quantise
 from unshift.exact import cache, inference
-from unshift.exact.integers import bits_of
+from unshift.exact.quantised import bits_of
 
 
 def run_and(change, preset="paper"):

@@ -13,7 +13,7 @@ import unshift
 from unshift import Restorer, quantise
 from unshift.coordinates import Polar
 from unshift.exact import LARGEST_SCALE, Scores
-from unshift.exact.integers import bits_of
+from unshift.exact.quantised import bits_of
 from unshift.shifts import all_shifts
 
 # --- numbers at their limits -----------------------------------------------------------------------

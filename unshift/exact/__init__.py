@@ -19,8 +19,9 @@ from unshift.exact.calibration import quantise
 from unshift.exact.choice import choose, ordered_bits, rank_restored
 from unshift.exact.comparison import largest
 from unshift.exact.confidence import Curve
-from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator, IntegerNetwork
+from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator
 from unshift.exact.poses import IntegerPoseEstimator
+from unshift.exact.quantised import IntegerNetwork
 from unshift.exact.runtime import in_graphs, is_exporting, is_traced
 from unshift.exact.scores import Scorer, Scores
 from unshift.exact.suppression import next_best

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from unshift.exact.inference import Layer, line_means, line_sums
-from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator, IntegerNetwork, bits_of
+from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator
 from unshift.exact.poses import IntegerPoseEstimator
+from unshift.exact.quantised import IntegerNetwork, bits_of
 from unshift.inputs import Images, batches
 from unshift.network import ShiftEstimator, as_float, check_input
 from unshift.pose_network import PoseEstimator

@@ -20,7 +20,8 @@ from unshift.exact.runtime import float32_settings_are_plain, in_graphs
 from unshift.network import check_input
 
 if TYPE_CHECKING:
-    from unshift.exact.integers import IntegerEstimator, IntegerFilter, IntegerNetwork
+    from unshift.exact.integers import IntegerEstimator, IntegerFilter
+    from unshift.exact.quantised import IntegerNetwork
 
 __all__ = ["BLOCK", "Layer", "blocks", "floor_divide", "line_means", "line_sums", "prepared", "run", "without_nan"]
 

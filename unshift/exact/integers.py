@@ -13,28 +13,25 @@ depend on its order. So a circular shift of the image shifts every intermediate 
 amount, to the last bit. ``bits`` and ``sum_bits`` of :func:`unshift.quantise` keep all sums far below 2^63.
 
 :meth:`IntegerEstimator.reference` is this text in int64. :meth:`IntegerEstimator.forward` returns the same integers,
-computed faster by :mod:`unshift.exact.inference`; the kernels it uses prove that they are equal. The state is integer
-buffers only, which ``.half()`` leaves alone.
+computed faster by :mod:`unshift.exact.inference`; the kernels it uses prove that they are equal.
 """
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from unshift.exact import inference
-from unshift.exact.cache import Cache
-from unshift.exact.runtime import in_graphs
-from unshift.exact.scores import Scorer, Scores
-from unshift.network import ACTIVATIONS, ShiftEstimator, add_lines, as_float, check_input
+from unshift.exact.quantised import IntegerNetwork
+from unshift.exact.scores import Scores
+from unshift.network import ACTIVATIONS, ShiftEstimator, add_lines, check_input
 
-__all__ = ["LARGEST_SCALE", "IntegerEstimator", "IntegerFilter", "IntegerNetwork", "correlate"]
+__all__ = ["LARGEST_SCALE", "IntegerEstimator", "IntegerFilter", "correlate"]
 
 LARGEST_SCALE = 2.0**100
 """Largest pixel scale of :func:`unshift.quantise`. At scales up to this one, pixels below 2^-126 become 0, whether or
@@ -97,92 +94,6 @@ class IntegerFilter(nn.Module):
         return (ACTIVATIONS[self.activation](sums) // self.divisor.view(per_channel)).clamp(-self.largest, self.largest)
 
 
-class IntegerNetwork(Scorer):
-    """A network in integers: what all kinds share. Made by :func:`unshift.quantise`.
-
-    Rebuilt by :func:`unshift.exact.network_from` from its description, and a ``state_dict``.
-
-    Args:
-        floating: The float network, on the meta device: only its shapes are used.
-        bits: Width of the activations.
-        description: Plain data that rebuilds it.
-    """
-
-    in_channels: int
-    axes: int
-    largest: int
-    """The largest absolute value of pixels and activations, ``L``."""
-    local: nn.ModuleList
-    pixel_scale_bits: Tensor
-    score_unit_bits: Tensor
-    fraction = 1
-    """Steps of a score per integer step of the last layer."""
-
-    def __init__(self, floating: Any, bits: int, description: dict[str, Any]) -> None:
-        super().__init__()
-        self.in_channels, self.axes, self.size = floating.in_channels, floating.axes, floating.size
-        self.across: tuple[int, ...] = floating.across
-        self.largest, self._description = 2**bits - 1, description
-        # The two real numbers of the network, stored as the bits of a float64: integers again.
-        self.register_buffer("pixel_scale_bits", bits_of(1.0))
-        self.register_buffer("score_unit_bits", bits_of(1.0))
-        self._last_numbers = 1.0, 1.0, 0.0
-        self.cache = Cache()
-        self.register_load_state_dict_post_hook(_read_numbers)  # type: ignore[no-untyped-call]
-
-    @staticmethod
-    def on_meta(kind: Callable[..., nn.Module], network: dict[str, Any], bits: int) -> Any:
-        """Build a float network without memory or random numbers. Raise a ``ValueError`` unless ``bits`` fit."""
-        if type(bits) is not int or not 2 <= bits <= 47:
-            raise ValueError(f"bits must be a whole number from 2 to 47, got {bits!r}")
-        with torch.device("meta"):
-            return kind(**network)
-
-    def pixels(self, images: Tensor) -> Tensor:
-        """Quantise pixels, each by itself. Return integers in float32."""
-        return (as_float(images) * self.pixel_scale).round_().clamp_(-self.largest, self.largest)
-
-    def inputs(self, images: Tensor) -> Tensor:
-        """Return quantised pixels as the first layer sees them."""
-        return self.pixels(images)
-
-    @property
-    def pixel_scale(self) -> float:
-        """The factor that pixels are multiplied by before they are rounded."""
-        return self.read_numbers()[0]
-
-    @property
-    def largest_pixel(self) -> float:  # type: ignore[override]
-        """The largest absolute pixel value that the network distinguishes; larger ones are clamped."""
-        return self.largest / self.pixel_scale
-
-    @property
-    def score_unit(self) -> float:  # type: ignore[override]
-        """The value of one integer step of the scores as a logit (nats)."""
-        return self.read_numbers()[1]
-
-    @property
-    def largest_sum(self) -> float:
-        """The largest absolute value that any sum in any layer can reach."""
-        return self.read_numbers()[2]
-
-    @in_graphs(lambda self: self._last_numbers)
-    def read_numbers(self) -> tuple[float, float, float]:
-        """Return pixel scale, score unit and largest sum; in a graph, which has no values, as read last."""
-
-        def read() -> tuple[float, float, float]:
-            reals = torch.cat([self.pixel_scale_bits, self.score_unit_bits]).cpu().view(torch.float64).tolist()
-            layers = [layer for layer in self.modules() if isinstance(layer, IntegerFilter)]
-            return reals[0], reals[1], max(layer.worst for layer in layers)
-
-        self._last_numbers = self.cache.get(self, "numbers", read)
-        return self._last_numbers
-
-    def describe(self) -> dict[str, Any]:
-        """Return the network as plain data: ``IntegerEstimator(**net.describe())`` rebuilds it."""
-        return copy.deepcopy(self._description)
-
-
 class IntegerEstimator(IntegerNetwork):
     """A :class:`ShiftEstimator` in integers: images in, int64 scores of all positions out.
 
@@ -239,6 +150,11 @@ class IntegerEstimator(IntegerNetwork):
         """Turn the axes across, which came as channels, into the first spatial axes: what the local layers see."""
         return images.unflatten(1, (-1, *self.across)) if self.across else images
 
+    def filters(self) -> list[Any]:
+        """See :class:`IntegerNetwork`."""
+        lines: Any = self.lines
+        return [*self.local, *(layer for line in lines for layer in line)]
+
     def inputs(self, images: Tensor) -> Tensor:
         """See :class:`IntegerNetwork`."""
         return self.split_channels(self.pixels(images))
@@ -282,14 +198,3 @@ class IntegerEstimator(IntegerNetwork):
         if self.line_axes < 2 or len(canvases) > 1:
             return super().scores(canvases)
         return Scores(inference.run(self, canvases[0]), (1, *canvases[0].shape[2:]))
-
-
-def _read_numbers(net: IntegerNetwork, _: Any) -> None:
-    """Read the numbers of a network that has just been loaded: a graph of it cannot."""
-    if not net.pixel_scale_bits.is_meta:
-        net.read_numbers()
-
-
-def bits_of(value: float) -> Tensor:
-    """Return the bits of a float64 as an int64 buffer."""
-    return torch.tensor([value], dtype=torch.float64).view(torch.int64)

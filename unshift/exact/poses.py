@@ -19,7 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from unshift.exact.inference import BLOCK, Layer, blocks, prepared, without_nan
-from unshift.exact.integers import IntegerFilter, IntegerNetwork
+from unshift.exact.integers import IntegerFilter
+from unshift.exact.quantised import IntegerNetwork
 from unshift.exact.runtime import in_graphs, is_traced
 from unshift.exact.scores import Scores
 from unshift.network import check_input
