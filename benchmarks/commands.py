@@ -102,14 +102,14 @@ def restored_files(suffix: str, count: int, different: int, repeats: int) -> Row
 
 
 def genomes(quick: bool) -> Rows:
-    """`unshift restore FASTA --restorer mitogenome` on random bases, start-up included."""
+    """`unshift orient FASTA` on random bases, start-up included."""
     rows = []
     for count, length in [(20, 16_600), (1, 100_000)] if quick else [(1_000, 16_600), (1, 5_000_000)]:
         chance = random.Random(0)
         with tempfile.TemporaryDirectory() as place:
             source = Path(place) / "in.fa"
             source.write_text("".join(f">g{n}\n{''.join(chance.choices('ACGT', k=length))}\n" for n in range(count)))
-            command = ("-m", "unshift", "restore", source, "--restorer", "mitogenome", "--out", Path(place) / "out.fa")
+            command = ("-m", "unshift", "orient", source, "--out", Path(place) / "out.fa")
             started = time.monotonic()
             *_, memory = run(*command, threads=torch.get_num_threads())
             seconds = time.monotonic() - started

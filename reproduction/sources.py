@@ -68,7 +68,12 @@ SOURCES: dict[str, Source] = {
         )
         for case in rivals.TRANSFORMERS
     },
-    "mitogenomes": _file(mitogenomes.FILE, f"genomes of GenBank, accessions in {mitogenomes.ACCESSIONS.name}"),
+    "mitogenomes": _file(mitogenomes.FILE, "mitogenomes of GenBank, one of each species, turned to tRNA-Phe"),
+    "not-mitogenomes": Source(
+        lambda: (root() / mitogenomes.FOREIGN).is_file(),
+        f"sequences in the tests of Biopython{_fetched('not-mitogenomes')}",
+        mitogenomes.fetch_foreign,
+    ),
     "rr-lyrae": _file(
         light_curves.FILE, "RR Lyrae stars of SDSS Stripe 82 (Sesar et al. 2010), as docs/sequences.md says"
     ),

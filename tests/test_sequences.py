@@ -66,7 +66,7 @@ def test_text_is_turned_like_arrays(turn):
 # --- files -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["a.fa", "a.fasta.gz"])
+@pytest.mark.parametrize("name", ["a.fa", "a.fasta.gz", "a.fna.bz2"])
 def test_fasta_is_read_back_as_it_was_written(tmp_path, name):
     records = [Record("one of two", sequence(200, 0, LETTERS)), Record("two", "ACGT")]
     (tmp_path / name).write_bytes(to_fasta(records, tmp_path / name))
@@ -85,7 +85,7 @@ def test_fasta_is_read_back_as_it_was_written(tmp_path, name):
         (b">p\nACUT\n", "T and U"),
         (b"ACGT\n", "FASTA"),
         (b">\xff\nACGT\n", "FASTA"),
-        (gzip.compress(b">x\n" + sequence(9999, 0).encode())[:-99], "FASTA"),
+        (gzip.compress(b">x\n" + sequence(9999, 0).encode())[:-99], "x.fa.gz"),
     ],
 )
 def test_files_that_hold_no_nucleotides_are_refused(tmp_path, content, message):

@@ -2,10 +2,11 @@
 
 Claim: The restored genome begins at the agreed base, from any base of either strand.
 Paper: images only.
-Cost: 40 min, most of it for 100 rotations of both strands of each genome.
+Cost: 1 h: 20 min the first two cases, the rest for trainings.
 
-Mitogenomes of fish, rotated to a random base of a random strand. Baselines: a search for the gene at the start
-(aragorn, where it is installed), and the lexicographically least rotation, which is unique but not the agreed one.
+Mitogenomes of vertebrates of genera that were held out, from a random base of a random strand. Baselines: a search for
+the gene at the start (aragorn, where it is installed), and the lexicographically least rotation, which is unique but
+not the agreed one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +30,27 @@ from reproduction import mitogenomes, plots
 from reproduction.mitogenomes import Mitogenome
 from reproduction.records import Options, Result
 from reproduction.tables import Block, Picture, Row, Table
-from unshift.data.sequences import Record, encode, encode_letters, oriented
+from reproduction.train.mitogenome import fit_on, without_start
+from unshift.coordinates import Turns
+from unshift.data.sequences import encode, encode_letters, oriented
 
-CASES = {"fish": ("mitogenomes",)}
+CASES = {
+    "vertebrates": ("mitogenomes", "not-mitogenomes"),
+    "rotations": ("mitogenomes",),
+    "orders": ("mitogenomes",),
+    "examples": ("mitogenomes",),
+}
 RESTORER = "mitogenome"
-SUBSTITUTED = (0.0, 0.01, 0.02, 0.05)
-"""Shares of bases that are replaced at random."""
-ROTATIONS, ARAGORN_GENOMES, ARAGORN_ROTATIONS = 100, 20, 4
-"""Rotations of each strand that are compared; aragorn takes half a second each, so it gets fewer."""
+ROTATIONS, ROTATED = 100, 100
+"""Rotations of each strand that are compared, and genomes."""
+ARAGORN = 10
+"""Genomes of each class for aragorn, which takes half a second each."""
+FOREIGN, CHANGED = 1000, 100
+"""Sequences that are no mitogenomes, and genomes that are changed in each way."""
+LEARNT_FROM = (10, 30, 60, 200, None)
+"""Numbers of genomes to learn a start from; None for all that are trained on."""
+PASSES, JUDGED = 2400, 200
+"""Genomes to learn from in all, each several times, and genomes to judge the result by."""
 Find = Callable[[str], tuple[int, int] | None]
 """From a text to the shift and the turn to undo, or None if the start is not found."""
 
@@ -88,46 +103,74 @@ def _least(text: str) -> int:
 # --- Measurement ----------------------------------------------------------------------------------------------------
 
 
-def measure(case: str, options: Options) -> Result:
-    """Return how often each method finds the start, its time, agreement over rotations, and robustness.
+class Ours:
+    """A restorer as a function from a text to its start; it keeps the last confidence."""
 
-    A quick run takes random genomes.
-    """
-    genomes = _random_genomes() if options.quick else mitogenomes.genomes()
-    restorer: Any = unshift.load(RESTORER)
+    def __init__(self, restorer: Any) -> None:
+        self.restorer = restorer
+        self.least = restorer.metadata.get("orient", {}).get("min_confidence", 0.9)
+        self.confidence = 0.0
 
-    def find(text: str) -> tuple[int, int]:
-        estimate = restorer.estimate([encode(text)], [encode_letters(text)])
+    def __call__(self, text: str) -> tuple[int, int]:
+        """Return shift and turn."""
+        estimate = self.restorer.estimate([encode(text)], [encode_letters(text)])
+        self.confidence = float(estimate.confidence)
         return int(estimate.shift), int(estimate.turn)
 
-    installed = shutil.which(COMMAND[0]) is not None and not options.quick
-    tools: dict[str, Find] = {f"unshift ({RESTORER})": find, "least rotation": least_rotation}
-    if installed:
+
+def measure(case: str, options: Options) -> Result:
+    """Measure one case. A quick run takes random genomes."""
+    genomes = _random_genomes() if options.quick else mitogenomes.genomes()
+    if case == "orders":
+        return _orders(genomes, options.quick)
+    if case == "examples":
+        return _examples(genomes, options.quick)
+    ours = Ours(unshift.load(RESTORER))
+    held = [one for one in genomes if one.split == "test"]
+    if case == "rotations":
+        texts = random.Random(0).sample([one.text for one in held], min(ROTATED, len(held)))
+        return _agreement(texts, ours, 2 if options.quick else ROTATIONS)
+    tools: dict[str, Find] = {"least rotation": least_rotation}
+    if shutil.which(COMMAND[0]) and not options.quick:
         tools["aragorn"] = aragorn
-    held = [one.text for one in genomes if one.test and mitogenomes.at_start(one.text)]
-    rows = {}
-    for name, tool in tools.items():
-        texts, rotations = held, 2 if options.quick else ROTATIONS
-        if tool is aragorn:
-            texts, rotations = held[:: max(1, len(held) // ARAGORN_GENOMES)], ARAGORN_ROTATIONS
-        rows[name] = _rates(held, tool) | _agreement(texts, tool, rotations)
+    texts = [one.text for one in held]
+    some = random.Random(0).sample(texts, min(CHANGED, len(texts)))
+    few = [one for group in _by_class(held).values() for one in group[:ARAGORN]]
     return {
         "restorer": RESTORER,
-        "genomes": len(genomes),
-        "held_out": len(held),
-        "genera": len({one.genus for one in genomes if one.test and mitogenomes.at_start(one.text)}),
-        "tools": rows,
-        "aragorn": installed,
-        "substituted": _substituted(held, find, options.seeds),
-        "others": _others(genomes, find) if installed else {},
-        "circle": _circle(restorer, held[0]),
+        "min_confidence": ours.least,
+        "genera": len({one.genus for one in held}),
+        "classes": _by_class_rates(held, ours),
+        "tools": {name: _by_class_rates(few, tool) for name, tool in {"unshift": ours, **tools}.items()},
+        "changed": {name: _rates([change(text, random.Random(0)) for text in some], ours) for name, change in CHANGES},
+        "foreign": {kind: _turned(foreign, ours) for kind, foreign in _foreign(texts, options.quick).items()},
+        "circle": _circle(ours.restorer, texts[0]),
     }
 
 
 def _random_genomes() -> list[Mitogenome]:
     chance = random.Random(0)
-    texts = ["GATAAAGTAGCTTAA" + "".join(chance.choices("ACGT", k=600)) for _ in range(4)]
-    return [Mitogenome(Record(f"random {n}", text), f"Genus{n % 2}", n % 2 == 0) for n, text in enumerate(texts)]
+    texts = ["GATAAAGTAGCTTAA" + "".join(chance.choices("ACGT", k=3000)) for _ in range(12)]
+    kinds = ("test", "train", "train")
+    return [
+        Mitogenome(f"random {n}", text, "Random", f"Order{n % 4}", f"Genus{n % 3}", kinds[n % 3], n % 4 == 0)  # type: ignore[arg-type]
+        for n, text in enumerate(texts)
+    ]
+
+
+def _by_class(genomes: Sequence[Mitogenome]) -> dict[str, list[Mitogenome]]:
+    groups: dict[str, list[Mitogenome]] = {}
+    for one in genomes:
+        groups.setdefault(one.group, []).append(one)
+    return dict(sorted(groups.items(), key=lambda item: -len(item[1])))
+
+
+def _by_class_rates(genomes: Sequence[Mitogenome], find: Find) -> Result:
+    """Return the rates of each class, and of all genomes."""
+    outcomes = {kind: _outcomes([one.text for one in group], find) for kind, group in _by_class(genomes).items()}
+    return {kind: _summary(each) for kind, each in outcomes.items()} | {
+        "all": _summary([outcome for each in outcomes.values() for outcome in each])
+    }
 
 
 def _moved(text: str, chance: random.Random) -> str:
@@ -143,25 +186,38 @@ def _off(text: str, moved: str, found: tuple[int, int] | None) -> float:
     return min(at, len(text) - at) if at >= 0 else float("inf")
 
 
-def _rates(texts: Sequence[str], find: Find) -> Result:
-    """Return how often the start is found from one random rotation of each text, and the time."""
-    chance = random.Random(0)
-    moved = [_moved(text, chance) for text in texts]
-    for text in moved[:2]:
-        find(text)
-    begun = time.perf_counter()
-    found = [find(text) for text in moved]
-    seconds = (time.perf_counter() - begun) / len(texts)
-    off = [_off(*triple) for triple in zip(texts, moved, found, strict=True)]
+def _outcomes(texts: Sequence[str], find: Find) -> list[tuple[float, bool, float]]:
+    """Return the error from one random move of each text, whether ``unshift orient`` turns it, and the seconds."""
+    outcomes = []
+    for number, text in enumerate(texts):
+        moved = _moved(text, random.Random(number))
+        begun = time.perf_counter()
+        found = find(moved)
+        seconds = time.perf_counter() - begun
+        turned = find.confidence >= find.least if isinstance(find, Ours) else found is not None
+        outcomes.append((_off(text, moved, found), turned, seconds))
+    return outcomes
+
+
+def _summary(outcomes: Sequence[tuple[float, bool, float]]) -> Result:
+    off, turned, seconds = zip(*outcomes, strict=True)
     return {
+        "genomes": len(off),
         "exact": sum(n == 0 for n in off) / len(off),
         "within_5": sum(n <= 5 for n in off) / len(off),
-        "seconds": seconds,
+        "turned": sum(turned) / len(off),
+        "wrong": sum(t and n > 0 for n, t in zip(off, turned, strict=True)),
+        "far": sum(t and n > 5 for n, t in zip(off, turned, strict=True)),
+        "seconds": sorted(seconds)[len(seconds) // 2],
     }
 
 
+def _rates(texts: Sequence[str], find: Find) -> Result:
+    return _summary(_outcomes(texts, find))
+
+
 def _agreement(texts: Sequence[str], find: Find, rotations: int) -> Result:
-    """Return the share of texts of which all rotations of both strands give one output, by its SHA-256."""
+    """Return the number of texts of which all rotations of both strands give one output, by its SHA-256."""
     chance = random.Random(1)
     same = 0
     for text in texts:
@@ -173,52 +229,98 @@ def _agreement(texts: Sequence[str], find: Find, rotations: int) -> Result:
                 output = moved if found is None else oriented(moved, *found)
                 digests.add(hashlib.sha256(output.encode()).hexdigest())
         same += len(digests) == 1
-    return {"same": same / len(texts), "compared": len(texts), "rotations": 2 * rotations}
+    return {"genomes": len(texts), "rotations": 2 * rotations, "same": same}
 
 
-def _substituted(texts: Sequence[str], find: Find, seeds: Sequence[int]) -> list[Result]:
-    """Return how often the start is found after random substitutions, for each share of bases and each seed."""
-    curve = []
-    for share in SUBSTITUTED:
-        exact = []
-        for seed in seeds if share else seeds[:1]:
-            chance = random.Random(seed)
-            replaced = [_replace(text, share, chance) for text in texts]
-            moved = [_moved(text, chance) for text in replaced]
-            off = [_off(text, turned, find(turned)) for text, turned in zip(replaced, moved, strict=True)]
-            exact.append(sum(n == 0 for n in off) / len(off))
-        curve.append({"share": share, "exact": exact})
-    return curve
+# --- changed genomes, and sequences that are none -------------------------------------------------------------------
 
 
-def _replace(text: str, share: float, chance: random.Random) -> str:
+def _replace(text: str, chance: random.Random, share: float) -> str:
     """Replace each base by another one with this probability."""
     return "".join(
-        chance.choice("ACGT".replace(base.upper(), "")) if share and chance.random() < share else base for base in text
+        chance.choice("ACGT".replace(base.upper(), "")) if chance.random() < share else base for base in text
     )
 
 
-def _others(genomes: Sequence[Mitogenome], find: Find) -> dict[str, Result]:
-    """Return agreement with aragorn on genomes that do not begin with the usual letters of tRNA-Phe, by kind."""
-    kinds: dict[str, list[float | None]] = {}
-    for one in genomes:
-        if mitogenomes.at_start(one.text):
-            continue
-        gene = aragorn(one.text)
-        if gene is None:
-            kinds.setdefault("partial genomes without the gene", []).append(None)
-            continue
-        whose = "genera held out" if one.test else "genera trained on"
-        place = "from another spelling of tRNA-Phe" if gene == (0, 0) else "from another base"
-        text = oriented(one.text, *gene)
-        kinds.setdefault(f"{place}, {whose}", []).append(_off(text, one.text, find(one.text)))
-    rows = {}
-    for kind, off in sorted(kinds.items()):
-        exact, within_5 = (
-            None if None in off else sum(n is not None and n <= most for n in off) / len(off) for most in (0, 5)
+def _indels(text: str, chance: random.Random, share: float) -> str:
+    """Delete each base, or insert one behind it, with half of this probability each; but keep the first base."""
+    changed = []
+    for base in text[1:]:
+        draw = chance.random()
+        changed.append("" if draw < share / 2 else base + chance.choice("ACGT") if draw > 1 - share / 2 else base)
+    return text[0] + "".join(changed)
+
+
+def _partial(text: str, chance: random.Random) -> str:
+    """Return half of a genome, with the start somewhere in it, at its first base."""
+    half = len(text) // 2
+    after = chance.randrange(200, half - 200)
+    return text[:after] + text[len(text) - (half - after) :]
+
+
+def _without_start(text: str, chance: random.Random) -> str:
+    """Return a genome without tRNA-Phe and what surrounds it."""
+    return without_start(text)
+
+
+CHANGES: list[tuple[str, Callable[[str, random.Random], str]]] = [
+    *((f"{share:.0%} of the bases replaced", partial(_replace, share=share)) for share in (0.01, 0.02, 0.05)),
+    *((f"{share:.1%} of the bases deleted or inserted", partial(_indels, share=share)) for share in (0.002, 0.01)),
+    ("half of the genome, with the start", _partial),
+    ("without tRNA-Phe: every start is wrong", _without_start),
+]
+
+
+def _foreign(texts: Sequence[str], quick: bool) -> dict[str, list[str]]:
+    """Return sequences that are no mitogenomes, by kind."""
+    chance, count = random.Random(0), 5 if quick else FOREIGN // 4
+    pieces = {"random": "ACGT" * 5000} if quick else mitogenomes.foreign()
+    cut = []
+    for _ in range(2 * count):
+        name = chance.choice([*pieces])
+        length = min(len(pieces[name]), chance.randrange(5_000, 25_000))
+        at = chance.randrange(len(pieces[name]) - length + 1)
+        cut.append(pieces[name][at : at + length])
+    return {
+        "random bases": ["".join(chance.choices("ACGT", k=chance.randrange(5_000, 25_000))) for _ in range(count)],
+        "shuffled mitogenomes": ["".join(chance.sample(t, len(t))) for t in chance.choices(texts, k=count)],
+        "pieces of chromosomes, a chloroplast, a plasmid": cut,
+    }
+
+
+def _turned(texts: Sequence[str], ours: Ours) -> Result:
+    turned = 0
+    for text in texts:
+        ours(text)
+        turned += ours.confidence >= ours.least
+    return {"sequences": len(texts), "turned": turned}
+
+
+# --- trainings ------------------------------------------------------------------------------------------------------
+
+
+def _orders(genomes: Sequence[Mitogenome], quick: bool) -> Result:
+    """Train on the other orders, and return the rates on the orders held out, by class."""
+    learnt = fit_on([one for one in genomes if not one.test_order], **({"epochs": 1} if quick else {}))
+    held = [one for one in genomes if one.test_order]
+    return {"orders": len({one.order for one in held}), "classes": _by_class_rates(held, Ours(learnt))}
+
+
+def _examples(genomes: Sequence[Mitogenome], quick: bool) -> Result:
+    """Return the rates of `unshift fit refs.fa --preset sequence --turns strand`, by the number of examples."""
+    chance = random.Random(0)
+    train = chance.sample(pool := [one.text for one in genomes if one.split == "train"], len(pool))
+    held = chance.sample(pool := [one.text for one in genomes if one.split == "test"], min(JUDGED, len(pool)))
+    curve = []
+    for count in (10,) if quick else LEARNT_FROM:
+        references = [encode(text) for text in train[:count]]
+        epochs = 1 if quick else max(4, min(80, PASSES // len(references)))
+        restorer = unshift.fit(
+            references, "sequence", coordinates=Turns("strand"), epochs=epochs, validation=0.1, progress=False
         )
-        rows[kind] = {"genomes": len(off), "exact": exact, "within_5": within_5}
-    return rows
+        rates = _rates(held, Ours(restorer))
+        curve.append({"examples": len(references), "epochs": epochs, **rates})
+    return {"curve": curve}
 
 
 def _circle(restorer: Any, text: str, shift: int = 5000) -> list[list[float]]:
@@ -230,49 +332,63 @@ def _circle(restorer: Any, text: str, shift: int = 5000) -> list[list[float]]:
 
 # --- Tables and pictures --------------------------------------------------------------------------------------------
 
+RATES = ["genomes", "exact", "within 5 bases"]
+RATE_FORM = ["{:,}", "{:.1%}", "{:.1%}"]
+
+
+def _row(name: str, rates: Result, more: Sequence[str] = (), style: Any = "plain") -> Row:
+    forms = {"turned": "{:.1%}", "wrong": "{:,}", "far": "{:,}"}
+    values = [rates[key] for key in ("genomes", "exact", "within_5", *more)]
+    return Row(name, values, style, [*RATE_FORM, *(forms[key] for key in more)])
+
 
 def tables(results: dict[str, Any], case: str) -> list[Block]:
-    """Return the methods, the robustness to substitutions, the other genomes, and the picture."""
+    """Return the tables of a case, and the picture of the scores."""
     result = results[case]
-    ours, slow = result["tools"][f"unshift ({result['restorer']})"], result["tools"].get("aragorn")
-    rows = [
-        Row(
-            name,
-            [tool[key] for key in ("exact", "within_5", "same", "seconds")],
-            style="restored" if name.startswith("unshift") else "bare",
-            form=["{:.2%}", "{:.2%}", "{:.2%}", "{:.3f}"],
-        )
-        for name, tool in result["tools"].items()
-    ]
-    note = (
-        f"n = {result['held_out']:,} genomes of {result['genera']} genera that were held out, each from a random base "
-        f"of a random strand, seed 0. Rotations agree: share of genomes of which {ours['rotations']} rotations, half "
-        "of them of each strand, give one output by its SHA-256"
-    )
-    if slow:
-        note += (
-            f" (aragorn: {slow['rotations']} rotations of {slow['compared']} genomes). unshift takes "
-            f"1/{slow['seconds'] / ours['seconds']:.0f} of the time of aragorn."
-        )
-    else:
-        note += ". aragorn is not installed."
-    curve = result["substituted"]
-    mean, least = [sum(e["exact"]) / len(e["exact"]) for e in curve], [min(each["exact"]) for each in curve]
-    replaced = [Row("exact", mean, "restored", "{:.2%}"), Row("exact, worst seed", least, "plain", "{:.2%}")]
-    blocks: list[Block] = [
-        Table("", ["exact", "within 5 bases", "rotations agree", "s a genome"], rows, [note]),
-        Table("bases replaced at random", [f"{each['share']:.0%}" for each in curve], replaced),
-    ]
-    if result["others"]:
-        kinds = [
-            Row(kind, [each["genomes"], each["exact"], each["within_5"]], form=["{:,}", "{:.2%}", "{:.2%}"])
-            for kind, each in result["others"].items()
+    if case == "rotations":
+        same = f"{result['same']:,} of {result['genomes']:,}"
+        note = "Genomes of which all rotations, half of them of each strand, give one output by its SHA-256."
+        return [Table("", ["rotations each", "one output"], [Row("unshift", [f"{result['rotations']}", same])], [note])]
+    if case == "examples":
+        rows = [
+            Row(
+                f"{each['examples']:,}",
+                [each["epochs"], each["exact"], each["within_5"]],
+                form=["{:,}", "{:.1%}", "{:.1%}"],
+            )
+            for each in result["curve"]
         ]
-        truth = "Compared with the start that aragorn finds. None of these genomes was trained on."
-        blocks.append(Table("all other genomes, as deposited", ["genomes", "exact", "within 5 bases"], kinds, [truth]))
-    if result["circle"]:
-        alt = "Scores along the circle of a genome: one peak, at its start"
-        blocks.append(Picture("genome-circle", alt, lambda: _draw(result["circle"])))
+        held = f"{result['curve'][0]['genomes']:,} genomes of genera held out; examples of all classes, drawn at random"
+        return [Table("examples", ["epochs", "exact", "within 5 bases"], rows, [held])]
+    all_but = [(kind, rates) for kind, rates in result["classes"].items() if kind != "all"]
+    if case == "orders":
+        rows = [_row(kind, rates) for kind, rates in all_but]
+        note = f"A second net, trained without {result['orders']} orders (by the taxonomy of NCBI), on these orders."
+        return [Table("", RATES, [*rows, _row("all", result["classes"]["all"], style="restored")], [note])]
+    more = ("turned", "wrong", "far")
+    names = [*RATES, "turned", "turned, not exact", "turned, off by more than 5"]
+    rows = [_row(kind, rates, more) for kind, rates in all_but]
+    note = (
+        f"Genomes of {result['genera']} genera that were held out, each from a random base of a random strand. Turned: "
+        f"of a confidence of at least {result['min_confidence']:.3g}, the default of `unshift orient`."
+    )
+    blocks: list[Block] = [Table("", names, [*rows, _row("all", result["classes"]["all"], more, "restored")], [note])]
+    tools = result["tools"]
+    rows = []
+    for kind in tools["unshift"]:
+        cells = [f"{tool[kind]['exact']:.0%} / {tool[kind]['within_5']:.0%}" for tool in tools.values()]
+        rows.append(Row(kind, [f"{tools['unshift'][kind]['genomes']}", *cells]))
+    fast, slow = (tools[name]["all"]["seconds"] if name in tools else None for name in ("unshift", "aragorn"))
+    note = f"Exact / within 5 bases, of up to {ARAGORN} genomes of each class."
+    if fast and slow:
+        note += f" Median time of a genome: unshift {1000 * fast:.0f} ms, aragorn {1000 * slow:.0f} ms."
+    blocks.append(Table("", ["genomes", *tools], rows, [note]))
+    rows = [_row(name, rates, more) for name, rates in result["changed"].items()]
+    blocks.append(Table("changed genomes", names, rows))
+    rows = [Row(kind, [each["sequences"], each["turned"]], form="{:,}") for kind, each in result["foreign"].items()]
+    blocks.append(Table("no mitogenomes", ["sequences", "turned"], rows))
+    alt = "Scores along the circle of a genome: one peak, at its start"
+    blocks.append(Picture("genome-circle", alt, lambda: _draw(result["circle"])))
     return blocks
 
 

@@ -117,7 +117,10 @@ def main(script: Any = None, words: list[str] | None = None) -> None:
         torch.set_num_threads(given.threads)
     if given.calibrate:
         restorer: Any = unshift.load(given.calibrate)
-        calibrate_on_held_out(restorer, script.images("train"), script.HELD_OUT)
+        if hasattr(script, "calibrate_on_genera"):
+            script.calibrate_on_genera(restorer)
+        else:
+            calibrate_on_held_out(restorer, script.images("train"), script.HELD_OUT)
     else:
         trial = {"epochs": given.epochs, "patience": given.epochs} if given.epochs else {}
         restorer = script.train(checkpoint=given.out.with_suffix(".checkpoint"), resume=True, **trial)

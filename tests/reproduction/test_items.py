@@ -108,7 +108,7 @@ def test_a_case_whose_data_are_missing_is_skipped_with_one_line_and_the_rest_is_
     assert "sum       4" in shown.out
     (line,) = shown.err.strip().splitlines()
     assert "fish" in line
-    assert "mitogenomes-teleost.fa.gz" in line
+    assert "mitogenomes-vertebrates.fa.gz" in line
     assert set(records.read("toy", tmp_path)) == {"sums"}
 
 

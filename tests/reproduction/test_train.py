@@ -16,6 +16,7 @@ from torch.nn.functional import interpolate
 import unshift
 from reproduction import mitogenomes, photographs
 from reproduction.items.imagenet import Lite1
+from reproduction.mitogenomes import Mitogenome
 from reproduction.train import common, photos
 from unshift.data import DataError, dataset
 from unshift.files import pretrained
@@ -40,6 +41,9 @@ def few(monkeypatch):
     monkeypatch.setattr(common, "dataset", load)
     genome = torch.eye(4)[torch.randint(4, (300,))].T
     monkeypatch.setattr(mitogenomes, "examples", lambda split: [genome.roll(n, 1) for n in range(20)])
+    texts = ["".join("ACGT"[base] for base in genome.roll(n, 1).argmax(0)) for n in range(20)]
+    made = [Mitogenome(str(n), text, "C", "O", "G", "train", False) for n, text in enumerate(texts)]
+    monkeypatch.setattr(mitogenomes, "genomes", lambda: made)
     return images
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from unshift import __version__
-from unshift.cli import calibrate, data, demo, evaluate, export, fit, models, restore, verify
+from unshift.cli import calibrate, data, demo, evaluate, export, fit, models, orient, restore, verify
 from unshift.cli.errors import Group, report_error
 from unshift.cli.options import Command
 
@@ -57,7 +57,7 @@ def unshift(
 
 
 # In the order of --help, which shows the functions' docstrings; each command's own --help is its module's docstring.
-for module in (evaluate, fit, restore, verify, calibrate, models, export, demo):
+for module in (evaluate, fit, restore, orient, verify, calibrate, models, export, demo):
     name = module.__name__.rpartition(".")[2]
     command = getattr(module, name)
     app.command(name, cls=Command, help=module.__doc__, short_help=command.__doc__)(command)

@@ -72,12 +72,12 @@ def remove_stale(out: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_table(table: Path, rows: Sequence[Mapping[str, Any]], force: bool = True) -> None:
+def write_table(table: Path, rows: Sequence[Mapping[str, Any]], force: bool = True, delimiter: str = ",") -> None:
     """Write rows as CSV, with booleans as in JSON. Without ``force``, raise a ``ValueError`` if the file exists."""
     from unshift.files import write_atomically
 
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(rows[0]))
+    writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter)
     writer.writeheader()
     writer.writerows({k: json.dumps(v) if isinstance(v, bool) else v for k, v in row.items()} for row in rows)
     # surrogateescape: file names that are not valid UTF-8 stay as they are on disk.

@@ -27,10 +27,8 @@ OUT/poses.csv has one row per file. down and right are the shift in pixels, from
 counter-clockwise. confidence is from 0 to 1; tied is true if several poses had the same score. Only the columns that
 the restorer estimates are present. With --min-confidence, the column restored is false for images copied unchanged.
 
-Sequences of FASTA files are rotated to their start and written to one FASTA file OUT, in order, with their letters and
-headers unchanged. A table with the name of OUT and the ending .csv has the columns name, length, start (the base of
-the input, counted from 1, that became the first), strand, confidence, tied, and oriented: false for sequences that
---min-confidence left unchanged. The exit code is 1 if there are any of those.
+Sequences of FASTA files are rotated to their start, as by `unshift orient`, and written to one file OUT; their table
+has the name of OUT and the ending .csv. The exit code is 1 if --min-confidence left sequences unchanged.
 
 \b
 Examples:
@@ -38,11 +36,11 @@ Examples:
   unshift restore photos/ -r photos.safetensors -o restored/ --min-confidence 0.5
   unshift restore a.png b.png -r mnist --resize -o restored/
   unshift restore scans/ -r mnist-rotation --resize -o upright/
-  unshift restore genomes.fa -r mitogenome -o oriented.fa --min-confidence 0.9
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -52,14 +50,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unshift.cli import options
-from unshift.cli.allocator import limit_onednn_cache, raise_mmap_threshold
+from unshift.cli.allocator import raise_mmap_threshold
 from unshift.cli.errors import warn
 from unshift.cli.image_files import Reader
+from unshift.cli.orient import LOW, orient_files
 from unshift.cli.outputs import remove_stale, staged, write_table
 from unshift.cli.prepared_data import preparation, takes_any_size
 from unshift.cli.printing import named, print_json
 from unshift.cli.restoring import Restoring, Result, turns_pages
-from unshift.cli.sequence_files import restore_sequences
 
 if TYPE_CHECKING:
     from unshift.restorer import Chain, Restorer
@@ -104,10 +102,14 @@ def restore(
     if any(map(is_fasta, images)):
         if resize or crop or skip_unreadable or any(given is not None for given in (size, channels, pad, workers)):
             raise ValueError("sequences are restored as they are: omit the options for images")
-        limit_onednn_cache()
-        model = load(restorer).to(device)
-        rejected = restore_sequences(images, model, out, min_confidence or 0.0, force, as_json, quiet)
-        raise typer.Exit(1 if rejected else 0)
+        print("genomes have a command of their own: unshift orient --help", file=sys.stderr)
+        table = (out.with_suffix("") if out.suffix.lower() in (".gz", ".bz2") else out).with_suffix(".csv")
+        found = orient_files(
+            images, restorer, out, table, min_confidence=min_confidence or 0.0, device=device, force=force, quiet=quiet
+        )
+        if as_json:
+            print_json(found)
+        raise typer.Exit(1 if any(row["result"] == LOW for row in found) else 0)
     raise_mmap_threshold()
     device = ranks.device(device)
     model = load(restorer, pad=pad).to(device)

@@ -6,10 +6,13 @@ strand. An ambiguous letter is a fraction of each base it may stand for: R is ha
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import os
+import sys
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +20,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["MEANING", "Record", "encode", "encode_letters", "is_fasta", "oriented", "read_fasta", "to_fasta"]
+__all__ = [
+    "MEANING",
+    "Record",
+    "check_records",
+    "compressed",
+    "encode",
+    "encode_letters",
+    "is_fasta",
+    "oriented",
+    "read_bytes",
+    "read_fasta",
+    "to_fasta",
+]
 
 SUFFIXES = (".fa", ".fasta", ".fna", ".fas", ".fsa")
 BASES = "ACGT"
@@ -49,12 +64,30 @@ for _letter, _bases in MEANING.items():
 
 
 def is_fasta(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file has a FASTA suffix, gzipped or not."""
-    return os.fspath(path).lower().removesuffix(".gz").endswith(SUFFIXES)
+    """Return whether a file has a FASTA suffix, compressed or not."""
+    return os.fspath(path).lower().removesuffix(".gz").removesuffix(".bz2").endswith(SUFFIXES)
 
 
-def read_fasta(path: str | os.PathLike[str]) -> list[Record]:
-    """Read a FASTA file of nucleotides, gzipped or not.
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Read a file, or stdin for ``-``, and decompress it if its content is gzip or bzip2.
+
+    Raises:
+        ValueError: If it cannot be read, or the compressed content is damaged.
+    """
+    try:
+        content = sys.stdin.buffer.read() if os.fspath(path) == "-" else Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
+    try:
+        if content.startswith(b"\x1f\x8b"):
+            return gzip.decompress(content)
+        return bz2.decompress(content) if content.startswith(b"BZh") else content
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        raise ValueError(f"{path} is truncated or damaged, and cannot be decompressed: {error}") from error
+
+
+def read_fasta(path: str | os.PathLike[str], content: bytes | None = None) -> list[Record]:
+    """Read a FASTA file of nucleotides, plain, gzip or bzip2; or ``content``, which was read from it.
 
     Raises:
         ValueError: If it is not FASTA, damaged or empty, or a sequence is empty or has other letters.
@@ -64,12 +97,16 @@ def read_fasta(path: str | os.PathLike[str]) -> list[Record]:
     except ImportError as error:
         raise ValueError("reading FASTA needs dnaio: pip install 'unshift[genomes]'") from error
     try:
-        with dnaio.open(os.fspath(path), fileformat="fasta") as file:
+        with dnaio.open(io.BytesIO(read_bytes(path) if content is None else content), fileformat="fasta") as file:
             records = [Record(read.name, read.sequence) for read in file]
-    except (dnaio.FileFormatError, EOFError, UnicodeError, zlib.error, gzip.BadGzipFile) as error:
+    except (dnaio.FileFormatError, UnicodeError) as error:
         raise ValueError(f"{path} cannot be read as FASTA: {error}") from error
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
+    check_records(path, records)
+    return records
+
+
+def check_records(path: str | os.PathLike[str], records: Sequence[Record]) -> None:
+    """Raise a ``ValueError`` that names the first sequence that is not one of nucleotides, or if there is none."""
     if not records:
         raise ValueError(f"{path} is empty: it holds no sequence")
     for number, record in enumerate(records, 1):
@@ -77,7 +114,6 @@ def read_fasta(path: str | os.PathLike[str]) -> list[Record]:
             _check(record.text)
         except ValueError as error:
             raise ValueError(f"{path}: sequence {number} ({record.name or 'without a name'}) {error}") from error
-    return records
 
 
 def _check(text: str) -> None:
@@ -133,10 +169,20 @@ def oriented(text: str, shift: int, turn: int) -> str:
 
 
 def to_fasta(records: Iterable[Record], path: Path, width: int = 80) -> bytes:
-    """Return the content of a FASTA file, gzipped if ``path`` ends in .gz. Equal records give equal bytes."""
+    """Return the content of a FASTA file with lines of ``width`` letters, compressed as the suffix of ``path`` says.
+
+    Equal records give equal bytes.
+    """
     lines: list[str] = []
     for record in records:
         lines.append(f">{record.header}")
         lines += [record.text[at : at + width] for at in range(0, len(record.text), width)]
-    content = "".join(f"{line}\n" for line in lines).encode("ascii")
-    return gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content
+    return compressed("".join(f"{line}\n" for line in lines).encode("latin-1"), path)
+
+
+def compressed(content: bytes, path: Path | None) -> bytes:
+    """Compress content for a file whose name ends in .gz or .bz2."""
+    suffix = path.suffix.lower() if path else ""
+    if suffix == ".gz":
+        return gzip.compress(content, mtime=0)
+    return bz2.compress(content) if suffix == ".bz2" else content

@@ -1,0 +1,231 @@
+"""Rotate circular genomes to their start: FASTA or GFA in, the same out.
+
+Every rotation and both strands of a genome give the same output, byte for byte. IN may be plain, gzip or bzip2, or "-"
+for stdin; what it is follows from its content. Headers, case, ambiguous letters, the order and the width of lines stay.
+
+With the restorer "mitogenome", the default, a mitogenome of a vertebrate begins at the first base of tRNA-Phe, on the
+strand that carries it. A sequence whose start is uncertain is copied as it is, and named on stderr: that is below
+--min-confidence, by default the value that was chosen with the restorer, or 0.9 if its file has none.
+
+In GFA, only segments whose links make them circular are turned; those with links to others stay as they are. In FASTA
+all sequences are, unless --circular-only leaves those alone that neither their header (circular=true,
+topology=circular) nor a list of --names marks as circular. --strand-only turns linear sequences to the right strand,
+and does not rotate.
+
+The TSV of --table has the columns name, length, start (the base of the input, counted from 1, that became the first),
+strand, confidence, tied (whether several starts had the same score) and result: turned, "low confidence", "not
+circular", "linked" or "too short".
+
+The exit code is 0; with --strict it is 1 if a sequence of low confidence was copied. After an error it is 2, and
+nothing is written.
+
+\b
+Examples:
+  unshift orient assembly.fa -o oriented.fa --table starts.tsv
+  zcat assembly.gfa.gz | unshift orient - --circular-only > oriented.gfa
+  unshift orient plasmids.fa --restorer mine.safetensors > oriented.fa
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unshift.cli import options
+from unshift.cli.allocator import limit_onednn_cache
+from unshift.cli.outputs import check_folder, write_table
+from unshift.cli.printing import named
+
+if TYPE_CHECKING:
+    from unshift.data.assemblies import Assembly, Segment
+    from unshift.restorer import Chain, Restorer
+
+FALLBACK = 0.9
+"""The least confidence for a restorer whose file has none."""
+LOW = "low confidence"
+COLUMNS = ("name", "length", "start", "strand", "confidence", "tied", "result")
+
+Row = dict[str, Any]
+
+
+def orient(
+    sources: Annotated[list[Path], typer.Argument(metavar="IN...", help="FASTA files or a GFA file; - is stdin.")],
+    restorer: Annotated[str, typer.Option("--restorer", "-r", help=options.MODEL_HELP)] = "mitogenome",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write. Default: stdout.")] = None,
+    table: Annotated[Path | None, typer.Option(metavar="TSV", help="Also write the starts as a table.")] = None,
+    circular_only: Annotated[bool, typer.Option("--circular-only", help="Turn what is marked as circular.")] = False,
+    names: Annotated[Path | None, typer.Option(metavar="FILE", help="Turn these only, one name a line.")] = None,
+    strand_only: Annotated[bool, typer.Option("--strand-only", help="Turn strands, do not rotate.")] = False,
+    min_confidence: Annotated[
+        float | None, typer.Option(min=0, max=1, metavar="SHARE", help="Copy sequences below it as they are.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if the confidence of one is low.")] = False,
+    device: options.Device = "cpu",
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Rotate circular genomes in FASTA or GFA to their start."""
+    rows = orient_files(
+        sources, restorer, out, table, circular_only, names, strand_only, min_confidence, device, force, quiet
+    )
+    raise typer.Exit(1 if strict and any(row["result"] == LOW for row in rows) else 0)
+
+
+def orient_files(
+    sources: Sequence[Path],
+    restorer: str,
+    out: Path | None,
+    table: Path | None,
+    circular_only: bool = False,
+    names: Path | None = None,
+    strand_only: bool = False,
+    min_confidence: float | None = None,
+    device: str = "cpu",
+    force: bool = False,
+    quiet: bool = False,
+) -> list[Row]:
+    """Turn the sequences of files, and return the rows of the table; the arguments are those of the command.
+
+    Raises:
+        ValueError: Before anything is written, if a file cannot be read or written.
+    """
+    from unshift.data.assemblies import read_assembly
+    from unshift.data.sequences import compressed
+    from unshift.distributed import count
+    from unshift.files import load
+    from unshift.progress import tracked
+
+    if count() > 1:
+        raise ValueError("sequences are restored by one process: omit torchrun")
+    limit_onednn_cache()
+    for place in filter(None, (out, table)):
+        _check_place(place, sources, force)
+    model = load(restorer).to(device)
+    shortest = _filter_width(model)
+    assembly = read_assembly(sources)
+    chosen = None if names is None else _read_names(names, assembly)
+    if min_confidence is None:
+        min_confidence = float(model.metadata.get("orient", {}).get("min_confidence", FALLBACK))
+
+    def reason(segment: Segment) -> str:
+        """Return why a segment is copied without an estimate, or nothing."""
+        if segment.linked:
+            return "linked"
+        if chosen is None:
+            eligible = segment.circular or strand_only or not (circular_only or assembly.graph)
+        else:
+            eligible = segment.name in chosen
+        if not eligible:
+            return "not circular"
+        return "too short" if len(segment.record.text) - segment.overlap < shortest else ""
+
+    rows: list[Row] = []
+    texts: dict[str, str] = {}
+    for segment in tracked(assembly.segments, "orient", "sequences", not quiet):
+        row: Row = dict.fromkeys(COLUMNS, "")
+        row |= {"name": segment.name, "length": len(segment.record.text), "result": reason(segment)}
+        rows.append(row)
+        if row["result"]:
+            continue
+        found, text = _turn(segment, model, strand_only, device)
+        row |= found | {"result": LOW}
+        if found["confidence"] >= min_confidence:
+            row["result"], texts[segment.name] = "turned", text
+    _write(compressed(assembly.write(texts), out), out, force)
+    if table:
+        write_table(table, rows, force, delimiter="," if table.suffix == ".csv" else "\t")
+    _summarise(rows, min_confidence)
+    return rows
+
+
+def _turn(segment: Segment, model: Restorer | Chain, strand_only: bool, device: str) -> tuple[Row, str]:
+    """Return the estimate, and the text turned by it."""
+    from unshift.data.sequences import encode, encode_letters, oriented
+
+    circle = segment.record.text[: len(segment.record.text) - segment.overlap]
+    # The tie rule compares the letters that are written, not the bases that they stand for.
+    estimate = model.estimate([encode(circle).to(device)], target=[encode_letters(circle).to(device)])
+    shift, turn = int(estimate.shift), 0 if estimate.turn is None else int(estimate.turn)
+    found = {
+        "start": (shift - turn) % len(circle) + 1,
+        "strand": "+-"[turn],
+        "confidence": float(estimate.confidence),
+        "tied": bool(estimate.tied),
+    }
+    if strand_only:
+        return found, oriented(segment.record.text, 0, turn)
+    text = oriented(circle, shift, turn)
+    return found, text + text[: segment.overlap]
+
+
+def _summarise(rows: Sequence[Row], min_confidence: float) -> None:
+    """Print on stderr how many sequences were turned, and which were not."""
+    turned = [row for row in rows if row["result"] == "turned"]
+    reverse = sum(row["strand"] == "-" for row in turned)
+    print(
+        f"{len(turned):,} of {len(rows):,} sequences turned to their start, {reverse:,} of them from the reverse "
+        "strand",
+        file=sys.stderr,
+    )
+    for result in dict.fromkeys(row["result"] for row in rows if row["result"] != "turned"):
+        copied = [row["name"] for row in rows if row["result"] == result]
+        why = f"of confidence below {min_confidence:.4g}" if result == LOW else f"{result}"
+        print(f"{len(copied):,} {why}, copied as they are: {named(copied)}", file=sys.stderr)
+
+
+def _write(content: bytes, out: Path | None, force: bool) -> None:
+    from unshift.files import write_atomically
+
+    if out is not None and (out.is_file() or not out.exists()):
+        write_atomically(out, content, exclusive=not force)
+        return
+    try:
+        if out is None:
+            sys.stdout.buffer.write(content)
+            sys.stdout.flush()
+        else:  # a named pipe or a device
+            out.write_bytes(content)
+    except OSError as error:
+        if out is None:  # what is left in the buffer must not fail again at the end of the process
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise ValueError(f"{out or 'stdout'} cannot be written: {error.strerror}") from error
+
+
+def _read_names(path: Path, assembly: Assembly) -> set[str]:
+    try:
+        chosen = set(path.read_text(encoding="utf-8").split())
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"--names {path} cannot be read: {error}") from error
+    if missing := sorted(chosen - {segment.name for segment in assembly.segments}):
+        raise ValueError(f"--names {path} lists {named(missing)}, and no sequence has that name")
+    return chosen
+
+
+def _filter_width(model: Restorer | Chain) -> int:
+    """Return the width of the widest filter. Raise a ``ValueError`` if the model is not for sequences."""
+    scorer: Any = model.stages[0].scorer
+    channels = model.image_shape()[0]
+    if len(model.stages) > 1 or scorer.axes != 1 or channels != 4:
+        raise ValueError(
+            f"this restorer is not for sequences: it takes {channels} channel(s) and {scorer.axes} axes, and a "
+            "sequence has 4 channels (A C G T) and one axis"
+        )
+    if scorer.size is not None:
+        raise ValueError(f"this restorer takes sequences of {scorer.size[0]} bases only; fit one with preset sequence")
+    return int(max(layer.weight.shape[-1] for layer in scorer.local))
+
+
+def _check_place(place: Path, sources: Sequence[Path], force: bool) -> None:
+    if place.is_dir():
+        raise ValueError(f"{place} is a folder; give the name of a file")
+    if place.exists() and any(source.exists() and place.samefile(source) for source in sources):
+        raise ValueError(f"{place} is one of the inputs; give another file")
+    if place.is_file() and not force:
+        raise ValueError(f"{place} exists; --force overwrites it")
+    if not place.exists():
+        check_folder(place.parent)
