@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import subprocess
 import sys
 import tarfile
 import tempfile
+import urllib.request
 import zipfile
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from PIL import Image
 from unshift.data import DataError, root
 from unshift.files import write_atomically
 
-__all__ = ["data_set", "debian", "npm", "wheel"]
+__all__ = ["data_set", "debian", "debian_source", "npm", "wheel"]
 
 
 def _run(*command: str, folder: str, needs: str) -> None:
@@ -51,6 +53,21 @@ def debian(package: str, folder: Path) -> None:
         _run("apt-get", "download", "-qq", package, folder=place, needs="Debian and `apt-get update`")
         for archive in Path(place).glob("*.deb"):
             subprocess.run(["dpkg", "-x", str(archive), str(folder)], check=True)
+
+
+def debian_source(package: str, name: str) -> bytes:
+    """Return a file that Debian keeps beside a package: an archive of the sources that it was built from.
+
+    Raises:
+        DataError: If it cannot be downloaded.
+    """
+    command = ["apt-get", "download", "--print-uris", package]
+    try:
+        folder = re.findall("'(.+)/", subprocess.run(command, check=True, capture_output=True, text=True).stdout)[0]
+        with urllib.request.urlopen(f"{folder}/{name}") as response:
+            return bytes(response.read())
+    except (OSError, IndexError, subprocess.CalledProcessError) as error:
+        raise DataError(f"cannot download {name} ({error}); this needs Debian and `apt-get update`") from error
 
 
 def npm(package: str) -> dict[str, bytes]:

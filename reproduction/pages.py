@@ -14,7 +14,6 @@ import io
 import json
 import re
 import tarfile
-import urllib.request
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -27,8 +26,9 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from reproduction.packages import debian
+from reproduction.packages import debian, debian_source
 from unshift.data import root
+from unshift.files import write_atomically
 
 __all__ = ["PACKAGES", "Page", "age", "fetched", "pages", "scans", "shown"]
 
@@ -410,11 +410,9 @@ NO_PAGES = (
 
 def scans() -> dict[str, np.ndarray]:
     """Return the upright scans of real pages in the sources of Leptonica: grey, by file name."""
-    archive = home() / LEPTONICA.rpartition("/")[2]
+    archive = home() / LEPTONICA
     if not archive.exists():
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        with urllib.request.urlopen(LEPTONICA) as response:
-            archive.write_bytes(response.read())
+        write_atomically(archive, debian_source("leptonica-progs", LEPTONICA))
     found = {}
     with tarfile.open(archive) as files:
         for member in sorted(files.getmembers(), key=lambda each: each.name):
