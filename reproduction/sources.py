@@ -63,7 +63,7 @@ SOURCES: dict[str, Source] = {
     **{
         f"transformer-{case}": Source(
             lambda case=case: rivals.transformer_path(case).exists(),  # type: ignore[misc]
-            f"trained here in 5 to 20 min{_fetched(f'transformer-{case}')}",
+            f"trained here in 1 to 20 min{_fetched(f'transformer-{case}')}",
             partial(rivals.make_transformer, case),
         )
         for case in rivals.TRANSFORMERS

@@ -53,14 +53,17 @@ class SpatialTransformer(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the images with the shift undone, or their windows."""
-        found = self.localise(images)
         if self.window is None:
-            cosine, sine = found.view(-1, 2, 2).unbind(2)
-            return shift_smoothly(images, torch.atan2(sine, cosine) * images.shape[-1] / (2 * torch.pi))
-        zoom, down, right = found.unbind(1)
+            return shift_smoothly(images, self.angles(images) * images.shape[-1] / (2 * torch.pi))
+        zoom, down, right = self.localise(images).unbind(1)
         scale, none = 0.5 + 0.5 * zoom.sigmoid(), torch.zeros_like(zoom)
         rows = [torch.stack(row, 1) for row in ((scale, none, right.tanh()), (none, scale, down.tanh()))]
         shape = [*images.shape[:2], *self.window]
         return F.grid_sample(
             images, F.affine_grid(torch.stack(rows, 1), shape, align_corners=False), align_corners=False
         )
+
+    def angles(self, images: Tensor) -> Tensor:
+        """Return the estimated shift along each axis as an angle; a whole turn is the size of the image."""
+        cosine, sine = self.localise(images).view(-1, 2, 2).unbind(2)
+        return torch.atan2(sine, cosine)

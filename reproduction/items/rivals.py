@@ -19,7 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, Literal
@@ -83,8 +83,8 @@ SETTINGS = {
         1000,
         True,
     ),
-    "cifar10-padded": Setting(_PADDED, "cifar10", RESNET18, "cifar10", 500, 100),
-    "cifar10-plain": Setting(_PHOTOS, "cifar10", RESNET18, "cifar10-seam", 500, 100),
+    "cifar10-padded": Setting(_PADDED, "cifar10", RESNET18, "cifar10", 10_000, 100),
+    "cifar10-plain": Setting(_PHOTOS, "cifar10", RESNET18, "cifar10-seam", 10_000, 100),
     "cifar10-trained": Setting(_PHOTOS, "cifar10", f"{RESNET20}-plain", "cifar10-seam", 10_000, 100),
 }
 
@@ -197,7 +197,8 @@ def augmented(contest: Contest, reach: int) -> Rival:
     passes, views = (2 * reach + 1) ** 2, shifted_copies(reach)
     if passes > 9:
         return _large(contest, "test-time augmentation", views, passes)
-    return Rival(f"test-time augmentation, {passes} passes", contest.model, views, passes=passes)
+    count = None if contest.case == "mnist" else 1000
+    return Rival(f"test-time augmentation, {passes} passes", contest.frozen.model, views, passes=passes, count=count)
 
 
 def shifted_copies(reach: int) -> Views:
@@ -297,62 +298,78 @@ def correlated(mean: Tensor, rule: Literal["phase", "cross"]) -> Views:
     return views
 
 
+_DIGITS = Recipe("spatial transformer", "mnist", (("resize", [32, 32]),), epochs=4, scope=None)
+_PHOTO = replace(_DIGITS, data="cifar10", preparation=(), batch_size=64, learning_rate=0.001)
+_MARGIN = replace(_PHOTO, preparation=(("pad", 4),))
 TRANSFORMERS = {
-    "mnist": ("lenet5-mnist", Recipe("spatial transformer", "mnist", (("resize", [32, 32]),), epochs=4, scope=None)),
+    "mnist": ("lenet5-mnist", _DIGITS),
     # Trained before a small network, and put before a large one, through which a step takes ten times as long.
-    "cifar10-padded": (
-        f"{RESNET20}-plain",
-        Recipe("spatial transformer", "cifar10", (("pad", 4),), 1, batch_size=64, learning_rate=0.001, scope=None),
-    ),
+    **{f"cifar10-padded-class-{n}": (f"{RESNET20}-plain", replace(_MARGIN, epochs=n)) for n in (1, 2, 4)},
+    **{f"cifar10-padded-shift-{n}": ("", replace(_MARGIN, epochs=n, scope=0)) for n in (1, 4, 16)},
+    "cifar10-plain-shift-16": ("", replace(_PHOTO, epochs=16, scope=0)),
 }
-"""For each case, the classifier through which the transformer is trained, frozen, and the recipe."""
+"""For each transformer, the frozen classifier whose loss it learns from, and the recipe.
+
+Without a classifier it learns from the shifts themselves, which the training then applies: the loss is 1 - cos of the
+error, a whole turn being the size of the image.
+"""
 
 
-def transformed(contest: Contest) -> Rival:
-    """A spatial transformer, trained with labels through a frozen classifier on images at any shift."""
-    case = contest.case
-    through, recipe = TRANSFORMERS[case]
-    transformer, path = new_transformer(case), transformer_path(case)
+def transformed(contest: Contest, name: str) -> Rival:
+    """A spatial transformer for images at any shift, trained through a frozen classifier or on the shifts."""
+    through, recipe = TRANSFORMERS[name]
+    transformer, path = new_transformer(name), transformer_path(name)
     if not contest.options.quick:
         if not path.exists():
-            raise DataError(f"{path} is missing; `python -m reproduction fetch transformer-{case}` trains it")
+            raise DataError(f"{path} is missing; `python -m reproduction fetch transformer-{name}` trains it")
         transformer.load_state_dict(load_file(path))
     return Rival(
-        "spatial transformer, trained with labels",
+        f"spatial transformer, loss of the {'class' if through else 'shift'}, {recipe.epochs:g} epochs",
         nn.Sequential(transformer.eval(), contest.frozen.model),
         parameters=sum(p.numel() for p in transformer.parameters()),
-        labels=True,
+        labels=bool(through),
         training={} if contest.options.quick else {**asdict(recipe), "through": through},
+        count=None if contest.case == "mnist" else 1000,
     )
 
 
-def transformer_path(case: str) -> Any:
+def transformer_path(name: str) -> Any:
     """Return where a trained spatial transformer is kept."""
-    return root() / "rivals" / f"transformer-{case}.safetensors"
+    return root() / "rivals" / f"transformer-{name}.safetensors"
 
 
-def new_transformer(case: str) -> SpatialTransformer:
-    """Return an untrained spatial transformer for the images of a case."""
+def new_transformer(name: str) -> SpatialTransformer:
+    """Return an untrained spatial transformer."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return SpatialTransformer(*((1, 32) if case == "mnist" else (3, 40)))
+        return SpatialTransformer(*((1, 32) if name == "mnist" else (3, 40 if "padded" in name else 32)))
 
 
-def make_transformer(case: str, *, progress: bool = True) -> None:
+def make_transformer(name: str, *, progress: bool = True) -> None:
     """Train a spatial transformer on all training images, and save it."""
-    through, recipe = TRANSFORMERS[case]
-    transformer, path = new_transformer(case).train(), transformer_path(case)
+    through, recipe = TRANSFORMERS[name]
+    transformer, path = new_transformer(name).train(), transformer_path(name)
     train_set = dataset(recipe.data, "train")
     assert train_set.labels is not None
-    model: Any = classifiers.load(through).requires_grad_(False)
-    model = model.to(memory_format=torch.channels_last)
-
-    def loss_of(network: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-        return F.cross_entropy(model(network(images)), labels)
-
+    loss_of = _loss_of_class(through) if through else _loss_of_shift(torch.Generator().manual_seed(0))
     images = prepare(train_set.images, dict(recipe.preparation))
     classifiers.train(transformer, images, train_set.labels, recipe, loss_of=loss_of, progress=progress)
     write_atomically(path, to_bytes({key: tensor.contiguous() for key, tensor in transformer.state_dict().items()}))
+
+
+def _loss_of_class(through: str) -> Any:
+    model: Any = classifiers.load(through).requires_grad_(False)
+    model = model.to(memory_format=torch.channels_last)
+    return lambda network, images, labels: F.cross_entropy(model(network(images)), labels)
+
+
+def _loss_of_shift(generator: torch.Generator) -> Any:
+    def loss_of(network: Any, images: Tensor, labels: Tensor) -> Tensor:
+        shift = draw_shifts(tuple(images.shape[2:]), len(images), None, generator)
+        wanted = shift * (2 * torch.pi / images.shape[-1])
+        return (1 - (network.angles(apply(images, shift)) - wanted).cos()).mean()
+
+    return loss_of
 
 
 def retrained(contest: Contest, name: str, classifier: str) -> Rival:
@@ -370,9 +387,12 @@ _SEARCHED = [
 ]
 _PLACED = [centre_of_mass, partial(correlation, rule="phase"), partial(correlation, rule="cross")]
 _FEW = partial(searched, name="most confident of every fourth shift", combine=most_confident, step=4)
+_TRANSFORMED = {
+    case: [partial(transformed, name=name) for name in TRANSFORMERS if name.startswith(case)] for case in SETTINGS
+}
 ROWS: dict[str, list[Callable[[Contest], Rival]]] = {
     "mnist": [
-        *(nothing, restored, *_AUGMENTED, *_SEARCHED, *_PLACED, transformed),
+        *(nothing, restored, *_AUGMENTED, *_SEARCHED, *_PLACED, *_TRANSFORMED["mnist"]),
         partial(retrained, name="trained with any shift", classifier="lenet5-mnist-shifts"),
     ],
     "mnist-rotated": [
@@ -380,8 +400,8 @@ ROWS: dict[str, list[Callable[[Contest], Rival]]] = {
         partial(oriented, name="principal axis", angle=principal_axis),
         partial(oriented, name="direction of intensity", angle=intensity_direction),
     ],
-    "cifar10-padded": [nothing, restored, *_AUGMENTED, _FEW, *_PLACED, transformed],
-    "cifar10-plain": [nothing, restored, *_AUGMENTED, _FEW, *_PLACED],
+    "cifar10-padded": [nothing, restored, *_AUGMENTED, _FEW, *_PLACED, *_TRANSFORMED["cifar10-padded"]],
+    "cifar10-plain": [nothing, restored, *_AUGMENTED, _FEW, *_PLACED, *_TRANSFORMED["cifar10-plain"]],
     "cifar10-trained": [
         nothing,
         restored,
@@ -391,12 +411,16 @@ ROWS: dict[str, list[Callable[[Contest], Rival]]] = {
     ],
 }
 """The rows of each table, in order."""
+_TRAINED = {
+    "mnist": ["lenet5-mnist-shifts"],
+    "cifar10-trained": [f"{RESNET20}-{kind}" for kind in ("shifts", "polyphase", "blurred")],
+}
 CASES = {
-    "mnist": ("mnist", "lenet5-mnist", "lenet5-mnist-shifts", "transformer-mnist"),
-    "mnist-rotated": ("mnist", "lenet5-mnist"),
-    "cifar10-padded": ("cifar10", RESNET18, "transformer-cifar10-padded"),
-    "cifar10-plain": ("cifar10", RESNET18),
-    "cifar10-trained": ("cifar10", *(f"{RESNET20}-{kind}" for kind in ("plain", "shifts", "polyphase", "blurred"))),
+    case: (
+        *(setting.data, setting.classifier, *_TRAINED.get(case, [])),
+        *(f"transformer-{name}" for name in TRANSFORMERS if name.startswith(case)),
+    )
+    for case, setting in SETTINGS.items()
 }
 
 
@@ -509,10 +533,10 @@ def _training(entry: dict[str, Any]) -> str:
     about, name = entry["training"], str(entry["name"])
     if "through" not in about:
         return training_note(entry, name[0].upper() + name[1:])
-    images = f"{about['images']:,} images" if "images" in about else f"all training images of {about['data']}"
+    loss = f"the loss of a frozen `{about['through']}`" if about["through"] else "the loss of the shift"
     return (
-        f"Spatial transformer: {about['epochs']:g} epochs on {images} at any shift, through a frozen "
-        f"`{about['through']}`, seed {about['seed']}."
+        f"{name[0].upper()}{name[1:]}: on all training images of {about['data']} at any shift, by {loss}, "
+        f"seed {about['seed']}."
     )
 
 

@@ -135,13 +135,25 @@ def test_a_spatial_transformer_starts_neutral_and_learns_from_labels(digits, mon
     through, recipe = rivals.TRANSFORMERS["mnist"]
     monkeypatch.setitem(rivals.TRANSFORMERS, "mnist", (through, replace(recipe, data="mnist-10k", epochs=0.1)))
     rivals.make_transformer("mnist", progress=False)
-    rival = rivals.transformed(rivals.Contest("mnist", replace(QUICK, quick=True)))
+    rival = rivals.transformed(rivals.Contest("mnist", replace(QUICK, quick=True)), "mnist")
     assert rival.training == {}
     learnt = rivals.new_transformer("mnist")
     before = learnt(digits)
     learnt.load_state_dict(rivals.load_file(rivals.transformer_path("mnist")))
     assert not torch.allclose(learnt(digits), before)
     assert [path.name for path in (tmp_path / "rivals").iterdir()] == ["transformer-mnist.safetensors"]
+
+
+def test_the_loss_of_the_shift_is_zero_for_its_true_angle():
+    def angles(images):
+        spectrum = torch.fft.fft2(images[:, 0])
+        return -torch.stack([spectrum[:, 1, 0].angle(), spectrum[:, 0, 1].angle()], 1)
+
+    points = torch.zeros(8, 3, 16, 16)
+    points[..., 0, 0] = 1
+    right, wrong = types.SimpleNamespace(angles=angles), types.SimpleNamespace(angles=lambda x: -angles(x))
+    losses = [rivals._loss_of_shift(torch.Generator().manual_seed(0))(net, points, None) for net in (right, wrong)]
+    assert losses[0] < 1e-6 < 0.1 < losses[1]
 
 
 @pytest.mark.parametrize("kind", ["shifts", "polyphase", "blurred"])
