@@ -83,8 +83,8 @@ SETTINGS = {
         1000,
         True,
     ),
-    "cifar10-padded": Setting(_PADDED, "cifar10", RESNET18, "cifar10", 10_000, 100),
-    "cifar10-plain": Setting(_PHOTOS, "cifar10", RESNET18, "cifar10-seam", 10_000, 100),
+    "cifar10-padded": Setting(_PADDED, "cifar10", RESNET18, "cifar10", 2000, 50),
+    "cifar10-plain": Setting(_PHOTOS, "cifar10", RESNET18, "cifar10-seam", 2000, 50),
     "cifar10-trained": Setting(_PHOTOS, "cifar10", f"{RESNET20}-plain", "cifar10-seam", 10_000, 100),
 }
 
@@ -197,7 +197,7 @@ def augmented(contest: Contest, reach: int) -> Rival:
     passes, views = (2 * reach + 1) ** 2, shifted_copies(reach)
     if passes > 9:
         return _large(contest, "test-time augmentation", views, passes)
-    count = None if contest.case == "mnist" else 1000
+    count = None if contest.case == "mnist" else 500
     return Rival(f"test-time augmentation, {passes} passes", contest.frozen.model, views, passes=passes, count=count)
 
 
@@ -329,7 +329,7 @@ def transformed(contest: Contest, name: str) -> Rival:
         parameters=sum(p.numel() for p in transformer.parameters()),
         labels=bool(through),
         training={} if contest.options.quick else {**asdict(recipe), "through": through},
-        count=None if contest.case == "mnist" else 1000,
+        count=None if contest.case == "mnist" else 500,
     )
 
 
