@@ -183,17 +183,14 @@ BREAKING = {
 }
 
 
-@settings(max_examples=60, deadline=None)
-@given(kind=st.sampled_from(sorted(BREAKING)), d=st.integers(0, 2), k=st.sampled_from([3, 5]), seed=seeds)
-def test_every_strided_padded_or_pooled_layer_is_caught(kind, d, k, seed):
-    torch.manual_seed(seed)
-    layer = BREAKING[kind](d, k)
-    size = (6, 5, 7)[: d + 1]
-    assert equivariance_error(layer.double(), (1, *size)) > 1e-6, kind
-    (row,) = diagnose(layer, size, seed=seed).layers
-    assert row.equivariant is False, kind
-    # If the size changes, the best shift of three pixels may fit by chance: seed 747, max pool, 6 pixels.
-    assert row.error > 1e-3 or "becomes" in row.reason, kind
+@pytest.mark.parametrize("kind", BREAKING)
+def test_every_strided_padded_or_pooled_layer_is_caught(kind):
+    for d in range(3):
+        layer, size = BREAKING[kind](d, 5 if d == 0 else 3), (6, 5, 7)[: d + 1]
+        assert equivariance_error(layer.double(), (1, *size)) > 1e-6
+        (row,) = diagnose(layer, size).layers
+        assert row.equivariant is False
+        assert "becomes" in row.reason or row.error > 1e-3
 
 
 @settings(max_examples=12, deadline=None)  # of nine kinds

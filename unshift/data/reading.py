@@ -13,7 +13,8 @@ A :data:`Batch` is a list of tensors ``(n, channel, *spatial)``: consecutive ima
 
 from __future__ import annotations
 
-import functools
+import contextlib
+import copy
 import hashlib
 import itertools
 import random
@@ -26,8 +27,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
-
-__all__ = ["WINDOW", "Batch", "Reader", "UnreadableImage", "fingerprint", "one_tensor", "open_reader"]
 
 Batch = list[Tensor]
 Reasons = dict[int, str]
@@ -44,21 +43,30 @@ class UnreadableImage(ValueError):
 class Reader(ABC):
     """Images by their rows."""
 
+    function: Callable[[Tensor], Tensor] | None = None
+
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of images. That of a stream is known after the first complete pass."""
 
     @abstractmethod
-    def read(self, batches: Iterable[Tensor], seed: int = 0, unreadable: Reasons | None = None) -> Iterator[Batch]:
+    def batches(self, requests: Iterable[Tensor], seed: int, unreadable: Reasons | None) -> Iterator[Batch]:
+        """See :meth:`read`."""
+
+    def read(self, requests: Iterable[Tensor], seed: int = 0, unreadable: Reasons | None = None) -> Iterator[Batch]:
         """Yield one batch for each tensor of rows; stop at the end of a stream of unknown length.
 
         For data sets with random augmentation, the same ``seed`` gives the same images again. Unreadable rows are added
         to ``unreadable``, if given, and left out of their batch; otherwise they raise a ``ValueError``.
         """
+        for batch in self.batches(requests, seed, unreadable):
+            yield batch if self.function is None else [self.function(images) for images in batch]
 
-    @abstractmethod
     def through(self, function: Callable[[Tensor], Tensor]) -> Reader:
-        """Return a reader that applies ``function`` to batches of these images."""
+        """Return a reader that applies ``function`` to batches of these images when they are read."""
+        reader = copy.copy(self)
+        reader.function = function
+        return reader
 
     def rows(self, size: int) -> Iterator[Tensor]:
         """Yield the rows of all images in order, ``size`` at a time; endless for a stream."""
@@ -89,7 +97,7 @@ def open_reader(images: Any, workers: int = 0) -> Reader:
     if isinstance(images, DataLoader):
         return _open_loader(images, workers or images.num_workers)
     if isinstance(images, IterableDataset):
-        return _Stream(images, _image_of, workers)
+        return _Stream(images.__iter__, _images_of, workers)
     if isinstance(images, Dataset) or (hasattr(images, "__getitem__") and hasattr(images, "__len__")):
         return _Items(images, _image_of, workers)
     raise ValueError(
@@ -98,16 +106,16 @@ def open_reader(images: Any, workers: int = 0) -> Reader:
 
 
 def _open_loader(loader: DataLoader[Any], workers: int) -> Reader:
+    items: Any = loader.dataset
     collate: Callable[[Any], Any] = loader.collate_fn
     if loader.batch_size is None:  # the items of its data set are batches already
-        return _Stream(_Unbatched(loader.dataset, lambda batch: _image_of(collate(batch))), _image_of, workers)
-
-    def image(item: Any) -> Tensor:
-        return _image_of(collate([item]))[0]
-
-    if isinstance(loader.dataset, IterableDataset):
-        return _Stream(loader.dataset, image, workers)
-    return _Items(loader.dataset, image, workers, loader.worker_init_fn)
+        one_by_one = (
+            items.__iter__ if isinstance(items, IterableDataset) else lambda: map(items.__getitem__, range(len(items)))
+        )
+        return _Stream(one_by_one, lambda batch: _image_of(collate(batch)), workers)
+    if isinstance(items, IterableDataset):
+        return _Stream(items.__iter__, lambda item: _image_of(collate([item])), workers)
+    return _Items(items, lambda item: _image_of(collate([item]))[0], workers, loader.worker_init_fn)
 
 
 class _Memory(Reader):
@@ -117,10 +125,10 @@ class _Memory(Reader):
     def __len__(self) -> int:
         return len(self.images)
 
-    def read(self, batches: Iterable[Tensor], seed: int = 0, unreadable: Reasons | None = None) -> Iterator[Batch]:
-        return ([self.images[rows]] for rows in batches)
+    def batches(self, requests: Iterable[Tensor], seed: int, unreadable: Reasons | None) -> Iterator[Batch]:
+        return ([self.images[rows]] for rows in requests)
 
-    def through(self, function: Callable[[Tensor], Tensor]) -> Reader:
+    def through(self, function: Callable[[Tensor], Tensor]) -> Reader:  # once, not in every pass
         return _Memory(torch.cat([function(part) for part in self.images.split(256)]))
 
 
@@ -139,24 +147,21 @@ class _Items(Reader):
     def __len__(self) -> int:
         return len(self.items)
 
-    def read(self, batches: Iterable[Tensor], seed: int = 0, unreadable: Reasons | None = None) -> Iterator[Batch]:
+    def batches(self, requests: Iterable[Tensor], seed: int, unreadable: Reasons | None) -> Iterator[Batch]:
         loader: DataLoader[Any] = DataLoader(
             _SeededItems(self.items, self.image, seed),
-            batch_sampler=(rows.tolist() for rows in batches),
+            batch_sampler=(rows.tolist() for rows in requests),
             num_workers=self.workers,
             collate_fn=_collate,
             worker_init_fn=self.worker_init_fn,
+            generator=torch.Generator(),  # leaves the caller's random state alone
         )
-        for batch, errors in _keep_random_state(loader):
+        for batch, errors in loader:
             if errors and unreadable is None:
                 raise UnreadableImage(next(iter(errors.values())))
             if unreadable is not None:
                 unreadable.update(errors)
             yield batch
-
-    def through(self, function: Callable[[Tensor], Tensor]) -> Reader:
-        image = functools.partial(_apply_to_image, self.image, function)
-        return _Items(self.items, image, self.workers, self.worker_init_fn)
 
     def name(self, row: int) -> str:
         return str(self.items.name(row)) if hasattr(self.items, "name") else super().name(row)
@@ -165,12 +170,14 @@ class _Items(Reader):
 class _Stream(Reader):
     """Reader of an iterable that yields the same images in the same order each time.
 
-    ``image`` extracts the image of an item.
+    ``start`` returns an iterator over the items, and ``images`` the images of an item.
     """
 
-    def __init__(self, items: Any, image: Callable[[Any], Tensor], workers: int) -> None:
+    def __init__(
+        self, start: Callable[[], Iterator[Any]], images: Callable[[Any], Iterable[Tensor]], workers: int
+    ) -> None:
         # At most one other process: several would each read the whole stream.
-        self.items, self.image, self.workers = items, image, min(1, workers)
+        self.start, self.images, self.workers = start, images, min(1, workers)
         self._fingerprints = array("q")
         self._complete = False
 
@@ -180,25 +187,28 @@ class _Stream(Reader):
     def rows(self, size: int) -> Iterator[Tensor]:
         return (torch.arange(at, at + size) for at in itertools.count(0, size))
 
-    def read(self, batches: Iterable[Tensor], seed: int = 0, unreadable: Reasons | None = None) -> Iterator[Batch]:
-        # All passes share one seed: another seed might change the order.
-        loader: DataLoader[Any] = DataLoader(_SeededStream(self.items, self.image), None, num_workers=self.workers)
-        stream = enumerate(_keep_random_state(loader))
-        requested = [rows.tolist() for rows in batches] if self._complete else (rows.tolist() for rows in batches)
-        needed = {*itertools.chain.from_iterable(requested)} if isinstance(requested, list) else None
+    def batches(self, requests: Iterable[Tensor], seed: int, unreadable: Reasons | None) -> Iterator[Batch]:
+        # The items do not depend on the seed: another seed might change their order.
+        stream: Any = _SeededStream(self.start, self.images)
+        images = enumerate(DataLoader(stream, None, num_workers=self.workers, generator=torch.Generator()))
+        requested = (rows.tolist() for rows in requests)
+        needed = None
+        if self._complete:
+            requested = [*requested]  # type: ignore[assignment]
+            needed = {*itertools.chain.from_iterable(requested)}
         waiting: dict[int, Tensor] = {}
         for rows in requested:
             while not all(row in waiting for row in rows):
-                row, image = next(stream, (-1, None))
+                row, image = next(images, (-1, None))
                 if image is None:
                     break
                 self._check(row, image)
                 if row in (rows if needed is None else needed):
                     waiting[row] = image
-            images = [waiting.pop(row) for row in rows if row in waiting]
-            if images:
-                yield _stack_runs(images)
-            if len(images) < len(rows):
+            found = [waiting.pop(row) for row in rows if row in waiting]
+            if found:
+                yield _stack_runs(found)
+            if len(found) < len(rows):
                 if self._complete:
                     raise ValueError(f"a stream of {len(self):,} images ended early; it must be the same each time")
                 self._complete = True
@@ -207,9 +217,6 @@ class _Stream(Reader):
     def shuffled(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         # Within windows, so that no more than a window waits in memory.
         return torch.cat([super(_Stream, self).shuffled(part, generator) for part in rows.sort().values.split(WINDOW)])
-
-    def through(self, function: Callable[[Tensor], Tensor]) -> Reader:
-        return _Stream(self.items, functools.partial(_apply_to_image, self.image, function), self.workers)
 
     def _check(self, row: int, image: Tensor) -> None:
         """Store the image's fingerprint in the first pass; raise a ``ValueError`` if it differs in a later pass."""
@@ -245,6 +252,10 @@ def _image_of(item: Any) -> Tensor:
     return torch.as_tensor(item)
 
 
+def _images_of(item: Any) -> list[Tensor]:
+    return [_image_of(item)]
+
+
 def _stack_runs(images: list[Tensor]) -> Batch:
     return [torch.stack([*run]) for _, run in itertools.groupby(images, lambda image: (image.shape, image.dtype))]
 
@@ -254,10 +265,6 @@ def _collate(items: list[tuple[int, Tensor | str]]) -> tuple[Batch, Reasons]:
     return _stack_runs([item for _, item in items if isinstance(item, Tensor)]), errors
 
 
-def _apply_to_image(image: Callable[[Any], Tensor], function: Callable[[Tensor], Tensor], item: Any) -> Tensor:
-    return function(image(item)[None])[0]
-
-
 class _SeededItems(Dataset[Any]):
     """Return ``(row, image)``, or ``(row, error message)``. The random seeds follow from ``seed`` and the row."""
 
@@ -265,63 +272,43 @@ class _SeededItems(Dataset[Any]):
         self.items, self.image, self.seed = items, image, seed
 
     def __getitem__(self, row: int) -> tuple[int, Tensor | str]:
-        _seed(self.seed, row)
         try:
-            return row, self.image(self.items[row])
+            with _seeded(self.seed, row):
+                return row, self.image(self.items[row])
         except ValueError as error:  # returned, not raised: a worker's exception arrives with its traceback as message
             return row, str(error)
 
 
 class _SeededStream(IterableDataset[Tensor]):
-    def __init__(self, items: Any, image: Callable[[Any], Tensor]) -> None:
-        self.items, self.image = items, image
+    """Yield the images of a stream. The random seeds of an item follow from its number."""
+
+    def __init__(self, start: Callable[[], Iterator[Any]], images: Callable[[Any], Iterable[Tensor]]) -> None:
+        self.start, self.images = start, images
 
     def __iter__(self) -> Iterator[Tensor]:
-        _seed(0, 0)
-        return map(self.image, iter(self.items))
+        with _seeded(0, 0):
+            items = self.start()
+        for number in itertools.count():
+            with _seeded(0, number):
+                for item in items:
+                    images = [*self.images(item)]
+                    break
+                else:
+                    return
+            yield from images
 
 
-class _Unbatched(IterableDataset[Any]):
-    """The images of a data set of batches, one by one."""
-
-    def __init__(self, batches: Any, images: Callable[[Any], Iterable[Tensor]]) -> None:
-        self.batches, self.images = batches, images
-
-    def __iter__(self) -> Iterator[Tensor]:
-        iterable = isinstance(self.batches, IterableDataset)
-        batches = self.batches if iterable else map(self.batches.__getitem__, range(len(self.batches)))
-        return (image for batch in batches for image in self.images(batch))
-
-
-def _seed(seed: int, row: int) -> None:
+@contextlib.contextmanager
+def _seeded(seed: int, row: int) -> Iterator[None]:
+    """Seed all global generators, and restore their states afterwards."""
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()
     mixed = (seed * 1_000_003 + row * 2_654_435_761 + 12_345) % 2**63
     torch.default_generator.manual_seed(mixed)
     random.seed(mixed)
     np.random.seed(mixed % 2**32)
-
-
-def _keep_random_state(items: Iterable[Any]) -> Iterator[Any]:
-    """Yield from ``items`` without changing the caller's random states."""
-    iterator, own = None, _random_states()
-    while True:
-        callers = _random_states()
-        _set_random_states(own)
-        try:
-            iterator = iter(items) if iterator is None else iterator
-            item = next(iterator)
-        except StopIteration:
-            return
-        finally:
-            own = _random_states()
-            _set_random_states(callers)
-        yield item
-
-
-def _random_states() -> tuple[Any, Any, Any]:
-    return torch.get_rng_state(), random.getstate(), np.random.get_state()
-
-
-def _set_random_states(states: tuple[Any, Any, Any]) -> None:
-    torch.set_rng_state(states[0])
-    random.setstate(states[1])
-    np.random.set_state(states[2])
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        random.setstate(states[1])
+        np.random.set_state(states[2])

@@ -15,10 +15,8 @@ from torch import Tensor
 from unshift.exact import rank_restored
 from unshift.shifts import check_images, unravel
 
-__all__ = ["Aperiodicity", "is_aperiodic"]
-
-_BATCH = 4096
-"""Images per batch. Bounds the memory; does not change the result."""
+BATCH = 4096
+"""Images ranked at a time, which bounds the memory."""
 
 
 @dataclass(frozen=True)
@@ -66,23 +64,19 @@ def is_aperiodic(dataset: Tensor, *, channel_shifts: bool = False) -> Aperiodici
     size = torch.tensor(images.shape[2:])
     seen: dict[bytes, tuple[int, Tensor]] = {}
     repeats: list[int] = []
-    for start in range(0, len(images), _BATCH):
-        batch = images[start : start + _BATCH]
-        ranks = rank_restored([batch], torch.ones(len(batch), dtype=torch.bool))
-        for index, (image, rank) in enumerate(zip(batch, ranks, strict=True), start):
-            places = unravel((rank == rank.max()).nonzero().flatten(), tuple(size.tolist()))
-            if not image.any():
-                return Aperiodicity(False, f"image {index} is the zero image", (index, index))
-            if len(places) > 1:
-                shift = tuple(((places[1] - places[0]) % size).tolist())
-                return Aperiodicity(False, f"image {index} is itself shifted by {shift}", (index, index), shift)
-            canonical = image.roll((-places[0]).tolist(), list(range(1, image.ndim)))
-            first, place = seen.setdefault(canonical.numpy().tobytes(), (index, places[0]))
-            shift = tuple(((places[0] - place) % size).tolist())
-            if any(shift):
-                reason = f"image {index} is image {first} shifted by {shift}"
-                return Aperiodicity(False, reason, (first, index), shift)
-            if first != index:
-                repeats.append(index)
+    ranked = (rank for part in images.split(BATCH) for rank in rank_restored([part], torch.ones(len(part)).bool()))
+    for index, (image, rank) in enumerate(zip(images, ranked, strict=True)):
+        if not image.any():
+            return Aperiodicity(False, f"image {index} is the zero image", (index, index))
+        place, *others = unravel((rank == rank.max()).nonzero().flatten(), tuple(size.tolist()))
+        for other in others:
+            shift = tuple(((other - place) % size).tolist())
+            return Aperiodicity(False, f"image {index} is itself shifted by {shift}", (index, index), shift)
+        canonical = image.roll((-place).tolist(), list(range(1, image.ndim)))
+        first, its_place = seen.setdefault(canonical.numpy().tobytes(), (index, place))
+        shift = tuple(((place - its_place) % size).tolist())
+        if any(shift):
+            return Aperiodicity(False, f"image {index} is image {first} shifted by {shift}", (first, index), shift)
+        repeats += [index] if first != index else []
     reason = f"{len(seen)} images, no two of them shifts of each other"
     return Aperiodicity(True, reason, repeats=tuple(repeats))

@@ -11,12 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unshift.shifts import all_shifts, apply, format_size, unravel
+from unshift.shifts import all_shifts, apply, format_size
 from unshift.testing import both_orders
 
-__all__ = ["Diagnosis", "LayerReport", "diagnose"]
-
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 """Relative error below which a float64 layer counts as equivariant: a sum rounds at 1e-16, a defect is 1e-3 or more."""
 
 
@@ -29,8 +27,7 @@ class LayerReport:
     equivariant: bool | None
     """None if the input has no positions to shift, e.g. after a flatten."""
     error: float | None
-    """The largest ``|f(T^M x) - T^M f(x)| / |f(x)|`` in L2. If the layer changes the size, ``T^M f(x)`` is replaced by
-    the best shift of the output. None if no spatial axes come out."""
+    """The largest ``|f(T^M x) - T^M f(x)| / |f(x)|`` in L2. None if the layer changes the size."""
     reason: str
     shift: tuple[int, ...] | None = None
     """The worst shift tested, if not equivariant."""
@@ -110,19 +107,23 @@ def _report(
     if len(after) != d:
         reason = f"{format_size(before)} becomes {tuple(output.shape[1:])}: position turns into a feature"
         return LayerReport(name, kind, False, None, reason)
+    reasons = _reasons(module, d)
+    if before != after:
+        reasons.append(f"{format_size(before)} becomes {format_size(after)}: not a map from H to H")
+        return LayerReport(name, kind, False, None, "; ".join(reasons))
     error, worst = 0.0, (0,) * d
     order = torch.randperm(math.prod(before), generator=generator)
     # The same values in random order: in the layer's domain, but without the model's structure.
     for probe in (x, x.flatten(2)[:, :, order].reshape(x.shape)):
         for _, shifts, moved, still in both_orders(module, probe, _draw_shifts(before, count, generator), batch_size=8):
-            wanted = apply(still, shifts if before == after else _best_alignment(moved, still))
-            gap, norm = (moved - wanted).flatten(1).norm(dim=1), still.flatten(1).norm(dim=1)
+            gap, norm = (moved - apply(still, shifts)).flatten(1).norm(dim=1), still.flatten(1).norm(dim=1)
             relative = (gap / norm.clamp_min(torch.finfo(norm.dtype).tiny)).nan_to_num(nan=math.inf, posinf=math.inf)
             if float(relative.max()) > error:
                 error, worst = float(relative.max()), tuple(shifts[int(relative.argmax())].tolist())
-    if before == after and error <= _ROUNDING:
+    if error <= ROUNDING:
         return LayerReport(name, kind, True, error, "circular or pointwise")
-    return LayerReport(name, kind, False, error, _reason(module, before, after, worst), worst)
+    reason = "; ".join(reasons) or f"does not commute with a shift by {worst}"
+    return LayerReport(name, kind, False, error, reason, worst)
 
 
 def _draw_shifts(size: tuple[int, ...], count: int, generator: torch.Generator) -> Tensor:
@@ -132,17 +133,9 @@ def _draw_shifts(size: tuple[int, ...], count: int, generator: torch.Generator) 
     return torch.cat([torch.eye(len(size), dtype=torch.int64), torch.stack(draws, 1)])
 
 
-def _best_alignment(moved: Tensor, still: Tensor) -> Tensor:
-    """Return the shift of each ``still`` that correlates best with ``moved``."""
-    size = tuple(still.shape[2:])
-    axes = tuple(range(2, still.ndim))
-    spectrum = (torch.fft.fftn(moved, dim=axes) * torch.fft.fftn(still, dim=axes).conj()).sum(1, keepdim=True)
-    return unravel(torch.fft.ifftn(spectrum, dim=axes).real.flatten(1).argmax(1), size)
-
-
-def _reason(module: nn.Module, before: tuple[int, ...], after: tuple[int, ...], worst: tuple[int, ...]) -> str:
-    """Return the reasons that follow from the layer's settings, or else the worst shift."""
-    d, reasons = len(before), []
+def _reasons(module: nn.Module, d: int) -> list[str]:
+    """Return the reasons that follow from the settings of a layer that is not equivariant."""
+    reasons = []
 
     def per_axis(name: str, default: int) -> tuple[int, ...]:
         value = getattr(module, name, default)
@@ -157,6 +150,4 @@ def _reason(module: nn.Module, before: tuple[int, ...], after: tuple[int, ...], 
     padded = any(padding) or (getattr(module, "padding", None) == "same" and max(kernel) > 1)
     if padded and getattr(module, "padding_mode", "zeros") == "zeros":
         reasons.append("the padding does not wrap around: a border does not see the opposite one")
-    if before != after:
-        reasons.append(f"{format_size(before)} becomes {format_size(after)}: not a map from H to H")
-    return "; ".join(reasons) or f"does not commute with a shift by {worst}"
+    return reasons

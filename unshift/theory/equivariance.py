@@ -1,7 +1,5 @@
 """Section 3 of the paper: circular filters, and the test whether an affine map is equivariant (Theorem 3.4).
 
-Convention
-----------
 ``size`` is ``(n_1, ..., n_d)`` and ``N`` its product. A vector is a tensor whose last axis has length ``N``, a matrix
 one whose last two axes do; leading axes are channels. Row ``delta(M)`` of a circular filter is row 0 translated by
 ``M``, so multiplying by it is circular cross-correlation with row 0.
@@ -22,8 +20,6 @@ from torch import Tensor
 
 from unshift.shifts import all_shifts, apply, ravel
 
-__all__ = ["Verdict", "Witness", "affine_of", "check_affine", "circular_matrix", "nearest_equivariant", "translate"]
-
 
 def translate(vector: Tensor, shift: Sequence[int], size: Sequence[int]) -> Tensor:
     """Translate a vectorised tensor, ``T^M(X)``: Definition 3.1 (Translation).
@@ -32,8 +28,7 @@ def translate(vector: Tensor, shift: Sequence[int], size: Sequence[int]) -> Tens
     tensor([3, 0, 1, 2])
     """
     _check_length(vector, size)
-    moved = apply(vector.reshape(1, -1, *size), torch.tensor([list(shift)], dtype=torch.int64))
-    return moved.reshape(vector.shape)
+    return apply(vector.reshape(1, -1, *size), torch.tensor([[*shift]], dtype=torch.int64)).reshape(vector.shape)
 
 
 def circular_matrix(row: Tensor, size: Sequence[int]) -> Tensor:
@@ -52,12 +47,10 @@ def circular_matrix(row: Tensor, size: Sequence[int]) -> Tensor:
 
 @dataclass(frozen=True)
 class Witness:
-    """An input and a shift for which shifting and mapping do not commute."""
+    """An input ``x`` and a shift ``M`` for which shifting and mapping do not commute."""
 
     shift: tuple[int, ...]
-    """The shift ``M``."""
-    input: Tensor
-    """The input ``x``, of shape ``(channel, *size)``."""
+    input: Tensor  # `(channel, *size)`
     index: tuple[int, ...]
     """``(channel, *I)``, where the two outputs differ."""
     mapped_after: Fraction | float
@@ -107,29 +100,29 @@ def check_affine(matrix: Tensor, bias: Tensor | None, size: Sequence[int]) -> Ve
         ValueError: If the shapes do not fit, or an entry is not finite.
     """
     filters, constants = _with_channels(matrix, bias, size)
-    for channel, constant in enumerate(constants):
-        rare, common = _rarest_and_commonest(constant)
-        if rare != common:
-            zero = torch.zeros(filters.shape[1], *size, dtype=filters.dtype)
-            name = [rare] if matrix.ndim == 2 else [channel, rare]
-            reason = f"bias entry {name} is {constant[rare].item()}, but entry {common} is {constant[common].item()}"
-            return Verdict(False, reason, _affine_witness(filters, constants, size, zero, channel, rare, common))
+    x = torch.zeros(filters.shape[1], math.prod(size), dtype=filters.dtype)
+    for out, constant in enumerate(constants):
+        rows = _rarest_and_commonest(constant)
+        if rows[0] != rows[1]:
+            name = [rows[0]] if matrix.ndim == 2 else [out, rows[0]]
+            value, other = constant[[*rows]].tolist()
+            reason = f"bias entry {name} is {value}, but entry {rows[1]} is {other}"
+            return Verdict(False, reason, _affine_witness(filters, constants, size, x, out, *rows))
     # With row M moved back by M, all rows of a circular filter equal row 0: each column is constant.
-    aligned = filters.gather(3, _index_sums(size, +1).expand_as(filters))
+    diagonals = _index_sums(size, +1)
+    aligned = filters.gather(3, diagonals.expand_as(filters))
     broken = (aligned != aligned[:, :, :1]).any(dim=2).nonzero()
     if not len(broken):
         return Verdict(True, "every row is row 0 translated, and the bias is constant")
-    out, channel, diagonal = (int(i) for i in broken[0])
+    out, channel, diagonal = broken[0].tolist()
     rows = _rarest_and_commonest(aligned[out, channel, :, diagonal])
-    columns = _index_sums(size, +1)[list(rows), diagonal].tolist()
-    one_hot = torch.zeros(filters.shape[1], math.prod(size), dtype=filters.dtype)
-    one_hot[channel, columns[1]] = 1
+    columns = diagonals[[*rows], diagonal].tolist()
+    x[channel, columns[1]] = 1
     prefix = [] if matrix.ndim == 2 else [out, channel]
     entry, reference = ([*prefix, row, column] for row, column in zip(rows, columns, strict=True))
-    value, other = filters[out, channel, list(rows), columns].tolist()
+    value, other = filters[out, channel, [*rows], columns].tolist()
     reason = f"matrix entry {entry} is {value}, but {reference}, which must equal it, is {other}"
-    witness = _affine_witness(filters, constants, size, one_hot.reshape(-1, *size), out, *rows)
-    return Verdict(False, reason, witness)
+    return Verdict(False, reason, _affine_witness(filters, constants, size, x, out, *rows))
 
 
 def nearest_equivariant(matrix: Tensor, bias: Tensor | None, size: Sequence[int]) -> Nearest:
@@ -137,9 +130,7 @@ def nearest_equivariant(matrix: Tensor, bias: Tensor | None, size: Sequence[int]
 
     Averaging ``T^-M A T^M`` over the group averages each circular diagonal, and the bias. The group acts by
     permutations, so this is the orthogonal projection in the Frobenius norm, hence the nearest map. It is computed in
-    float64, since an average has to be rounded.
-
-    The arguments are those of :func:`check_affine`.
+    float64, since an average has to be rounded. The arguments are those of :func:`check_affine`.
     """
     filters, constants = (values.double() for values in _with_channels(matrix, bias, size))
     aligned = filters.gather(3, _index_sums(size, +1).expand_as(filters))
@@ -158,13 +149,11 @@ def affine_of(function: Callable[[Tensor], Tensor], size: Sequence[int], channel
     not checked. Raises a ``ValueError`` if it changes the size of the images.
     """
     N = math.prod(size)
-    zero, one_hot = torch.zeros(1, channels, *size).double(), torch.eye(channels * N).double()
-    at_zero = function(zero)
+    at_zero = function(torch.zeros(1, channels, *size).double())
     if tuple(at_zero.shape[2:]) != tuple(size):
         raise ValueError(f"the map must keep the size {tuple(size)}, got {tuple(at_zero.shape[2:])}")
-    bias = at_zero[0].flatten(1)
-    # In batches, to bound the memory of the map.
-    outputs = torch.cat([function(batch.reshape(-1, channels, *size)) for batch in one_hot.split(256)])
+    bias, one_hot = at_zero[0].flatten(1), torch.eye(channels * N).double().view(-1, channels, *size)
+    outputs = torch.cat([function(batch) for batch in one_hot.split(256)])  # in batches, to bound the map's memory
     columns = (outputs.flatten(2) - bias).reshape(channels, N, *bias.shape)
     return columns.permute(2, 0, 3, 1).contiguous(), bias
 
@@ -182,15 +171,12 @@ def _with_channels(matrix: Tensor, bias: Tensor | None, size: Sequence[int]) -> 
     if matrix.ndim not in (2, 4) or tuple(matrix.shape[-2:]) != (n, n):
         raise ValueError(f"matrix must be (N, N) or (out, in, N, N) with N = {n}, got shape {tuple(matrix.shape)}")
     filters = matrix if matrix.ndim == 4 else matrix[None, None]
-    if bias is None:
-        bias = torch.zeros(len(filters), n, dtype=filters.dtype)
-    _check_length(bias, size)
-    constants = bias if bias.ndim == 2 else bias[None]
+    constants = torch.zeros(len(filters), n, dtype=filters.dtype) if bias is None else bias.reshape(-1, bias.shape[-1])
+    _check_length(constants, size)
     if len(constants) != len(filters):
         raise ValueError(f"bias must have {len(filters)} output channels, got shape {tuple(constants.shape)}")
-    for name, values in (("matrix", filters), ("bias", constants)):
-        if not torch.isfinite(values).all():
-            raise ValueError(f"{name} must be finite to compare its entries, got NaN or infinity")
+    if not (torch.isfinite(filters).all() and torch.isfinite(constants).all()):
+        raise ValueError("matrix and bias must be finite to compare their entries, got NaN or infinity")
     return filters, constants
 
 
@@ -209,20 +195,18 @@ def _affine_witness(
 ) -> Witness:
     """Evaluate both sides exactly at output ``row``, for the shift that moves position ``source`` there."""
     grid = all_shifts(tuple(size))
-    shift = (grid[row] - grid[source]) % torch.tensor(size)
-    moved = apply(x[None], shift[None])[0]
+    shift = ((grid[row] - grid[source]) % torch.tensor(size)).tolist()
 
-    def value(image: Tensor, position: int) -> Fraction:
-        total = Fraction(constants[out, position].item())
-        for channel, pixel in image.flatten(1).nonzero().tolist():
-            total += Fraction(filters[out, channel, position, pixel].item())  # the pixels are 0 or 1
-        return total
+    def value(x: Tensor, position: int) -> Fraction:
+        weights = filters[out, :, position][x != 0].tolist()  # the pixels are 0 or 1
+        return sum(map(Fraction, weights), Fraction(constants[out, position].item()))
 
-    index = (out, *grid[row].tolist())
-    return Witness(tuple(shift.tolist()), x, index, value(moved, row), value(x, source))
+    values = value(translate(x, shift, size), row), value(x, source)
+    return Witness(tuple(shift), x.view(-1, *size), (out, *grid[row].tolist()), *values)
 
 
 def _check_length(vector: Tensor, size: Sequence[int]) -> None:
-    n = math.prod(size)
-    if vector.ndim == 0 or vector.shape[-1] != n:
-        raise ValueError(f"a vector of size {tuple(size)} ends in {n} entries, got shape {tuple(vector.shape)}")
+    if vector.ndim == 0 or vector.shape[-1] != math.prod(size):
+        raise ValueError(
+            f"a vector of size {tuple(size)} ends in {math.prod(size)} entries, got shape {tuple(vector.shape)}"
+        )

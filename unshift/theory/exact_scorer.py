@@ -27,12 +27,10 @@ from unshift.exact import Scorer
 from unshift.shifts import all_shifts, apply, check_images, undo, unravel
 from unshift.theory.aperiodic import Aperiodicity, is_aperiodic
 
-__all__ = ["Certificate", "ExactScorer", "alpha", "bit_planes", "certify", "check_range", "overlaps", "threshold"]
-
-_LARGEST_Q = 61
+LARGEST_Q = 61
 """Largest Q for images: values are below 2^62, and fit in int64."""
-_FILTERS = 32
-"""Largest number of filters correlated at once. Bounds the memory."""
+FILTERS = 32
+"""Largest number of filters correlated at once, which bounds the memory."""
 
 
 def bit_planes(images: Tensor, Q: int) -> Tensor:
@@ -43,33 +41,23 @@ def bit_planes(images: Tensor, Q: int) -> Tensor:
 
     Raises a ``ValueError`` if a pixel is not an integer in ``[0, 2^(Q+1))``.
     """
-    integers = check_integers(images, Q)
+    integers = to_integers(images)
+    if not 0 <= Q <= LARGEST_Q:
+        raise ValueError(f"Q must be in 0..{LARGEST_Q} for images held as int64, got {Q}")
+    if images.numel():
+        check_range(int(integers.min()), int(integers.max()), Q)
     return torch.cat([((integers >> q) & 1).to(torch.uint8) for q in range(Q + 1)], dim=1)
 
 
-def check_integers(images: Tensor, Q: int) -> Tensor:
-    """Return ``images`` as int64. Raise a ``ValueError`` unless they are integers in ``[2^(Q+1)]``."""
+def to_integers(images: Tensor) -> Tensor:
+    """Return ``images`` as int64. Raise a ``ValueError`` if they have fractions, NaN or infinities."""
     check_images(images)
-    if not 0 <= Q <= _LARGEST_Q:
-        raise ValueError(f"Q must be in 0..{_LARGEST_Q} for images held as int64, got {Q}")
-    if not images.is_floating_point():
-        images = images.to(torch.int64)  # PyTorch cannot compare uint16 to uint64
-    elif not (images == images.floor()).all():
+    if images.is_floating_point() and not ((images == images.floor()) & images.isfinite()).all():
         raise ValueError(
-            f"images must hold integers in [0, {2 ** (Q + 1)}), got {images.dtype} with fractions or NaN: "
+            f"images must hold integers, got {images.dtype} with fractions, NaN or infinity: "
             "give raw pixels, not pixels scaled to [0, 1]"
         )
-    if images.numel():
-        check_range(images.min().item(), images.max().item(), Q)
     return images.to(torch.int64)
-
-
-def least_Q(images: Tensor) -> int:
-    """Return the least ``Q`` for which ``Q + 1`` bits hold the largest pixel."""
-    largest = (images if images.is_floating_point() else images.to(torch.int64)).max().item()
-    if not math.isfinite(largest):
-        raise ValueError(f"images must hold integers, got a largest pixel of {largest}")
-    return max(int(largest).bit_length() - 1, 0)
 
 
 def check_range(low: float, high: float, Q: int) -> None:
@@ -130,8 +118,7 @@ def overlaps(filters: Tensor, images: Tensor) -> Tensor:
         product = product + spectra[0][:, None] * spectra[1].conj()
     result: Tensor = torch.fft.irfftn(product, s=size, dim=tuple(range(2, len(size) + 2)))
     rounded = result.round()
-    # A guard on this machine's FFT, not the proof: the bound above is.
-    assert float((result - rounded).abs().max()) <= bound, "the FFT is less accurate than its bound"
+    assert float((result - rounded).abs().max()) <= bound, "this machine's FFT is less accurate than the bound assumes"
     return rounded.long()
 
 
@@ -167,14 +154,14 @@ class ExactScorer(Scorer):
         if not len(dataset):
             raise ValueError("dataset must hold at least one image, got none")
         self.in_channels, self.axes = dataset.shape[1], len(self.size)
-        self.Q = least_Q(dataset) if Q is None else Q
-        integers = check_integers(dataset, self.Q)
+        integers = to_integers(dataset) if dataset.is_floating_point() else dataset
+        self.Q = max(int(to_integers(dataset).max()).bit_length() - 1, 0) if Q is None else Q
         result = is_aperiodic(dataset)
         if not result:
             raise ValueError(f"no restorer exists for this dataset, it is {result}")
         distinct = torch.ones(len(dataset), dtype=torch.bool)
         distinct[list(result.repeats)] = False
-        images = (integers if dataset.is_floating_point() else dataset)[distinct]
+        images = integers[distinct]
         counts = torch.cat([bit_planes(part, self.Q).flatten(2).sum(2) for part in images.split(1024)])
         order = counts.sum(1).argsort(stable=True)
         self.register_buffer("order", distinct.nonzero().flatten()[order])
@@ -235,7 +222,7 @@ def _growing(candidates: Tensor) -> Iterator[Tensor]:
     start, step = 0, 1
     while start < len(candidates):
         yield candidates[start : start + step]
-        start, step = start + step, min(2 * step, _FILTERS)
+        start, step = start + step, min(2 * step, FILTERS)
 
 
 @dataclass(frozen=True)
@@ -258,12 +245,11 @@ class Certificate:
     failures: int
     """Number of pairs of image and shift that are not restored."""
     shifted_copies: int
-    """Number of pairs checked by scoring and restoring the shifted image. The others follow by equivariance, which is
-    exact for integers."""
+    """Number of pairs checked by scoring and restoring the shifted image. Integer equivariance implies the others."""
     bound: Fraction
     """The margin of Lemma C.2 b), ``1/(2GN+1)``."""
     gap: float
-    """The smallest margin observed: of position 0 over the next, in the filter of an image."""
+    """The smallest margin observed of position 0 over the next, in the filter of an image."""
     bound_holds: bool
     """``gap ≥ bound``, decided exactly."""
     witness: Aperiodicity | Failure | None = None
@@ -321,16 +307,12 @@ def certify(dataset: Tensor, Q: int | None = None, *, brute_force: int = 1) -> C
     brute_forced = {i * (S - 1) // max(count - 1, 1) for i in range(count)}
     failures, copies, witness, gap, bound_holds = 0, 0, None, math.inf, True
     for s, n in enumerate(norms):
-        image, index = scorer.images[s : s + 1], int(scorer.order[s])
+        image = scorer.images[s : s + 1]
         scores, decided = scorer.match(image)
         first, *rest = scores.flatten().tolist()
         second = max(rest, default=0)
-        wrong, reason = shifts, ""
-        if int(decided) != s:
-            reason = f"filter {int(decided)} is the highest active one, expected {s}"
-        elif second >= first:
-            reason = "position 0 is not the only maximum"
-        else:
+        wrong, reason = shifts, f"filter {int(decided)} decides, expected {s}, with its only maximum at position 0"
+        if int(decided) == s and second < first:
             # Lemma C.2 b). Two active positions differ by (n - second)/√n. If only the first is active, the gap is its
             # activation √n - ||Z_(s-1)|| + 1/K, which is at least the bound because norms increase.
             if second:
@@ -338,12 +320,13 @@ def certify(dataset: Tensor, Q: int | None = None, *, brute_force: int = 1) -> C
                 gap = min(gap, (n - second) / math.sqrt(n))
             else:
                 gap = min(gap, math.sqrt(n) - math.sqrt(norms[s - 1]) + 1 / K if s else math.sqrt(n))
+            wrong, reason = wrong[:0], "this copy is not restored"
             if s in brute_forced:
                 copies += len(shifts)
-                wrong, reason = _not_restored(scorer, image, shifts), "this copy is not restored"
-        if reason and len(wrong):
+                wrong = _not_restored(scorer, image, shifts)
+        if len(wrong):
             failures += len(wrong)
-            witness = witness or Failure(index, tuple(wrong[0].tolist()), reason)
+            witness = witness or Failure(int(scorer.order[s]), tuple(wrong[0].tolist()), reason)
     return Certificate(S, len(shifts), failures, copies, Fraction(1, K), gap, bound_holds, witness)
 
 

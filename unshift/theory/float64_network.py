@@ -19,20 +19,7 @@ from torch.nn import functional as F
 from unshift.shifts import check_images
 from unshift.theory.exact_scorer import ExactScorer, alpha, bit_planes, check_range
 
-__all__ = [
-    "CanonicalLayer",
-    "CanonicalNetwork",
-    "Float64Limits",
-    "binary_layers",
-    "binary_network",
-    "binary_restorer",
-    "decompose",
-    "float64_limits",
-    "is_estimator",
-    "theorem_network",
-]
-
-_LARGEST_Q = 50
+LARGEST_Q = 50
 """The partial sums of the binary decomposition are below 2^(Q+3) = 2^53, where float64 is still exact on integers."""
 
 
@@ -51,21 +38,17 @@ def binary_layers(Q: int) -> list[tuple[np.ndarray, np.ndarray]]:
     layers = []
     for q in range(Q, -1, -1):
         state = Q - q + 1  # x and the bits above q
-        identity = np.eye(state, dtype=int).astype(object)
+        width, row = (state + 1, state) if q else (state, 0)  # the row of bit q
         # σ(2^q + … - x) is 0 if bit q is set, and at least 1 otherwise …
-        test = np.array([[-1, *(2**k for k in range(Q, q, -1))]], dtype=object)
-        first = np.concatenate([identity, test]) if q else np.concatenate([test, identity[1:]])
-        bias = np.array([0] * (len(first) - 1) + [2**q] if q else [1] + [0] * Q, dtype=object)
-        layers.append((first, bias))
+        test = np.eye(width, state, dtype=int).astype(object)
+        test[row] = [-1, *(2**k for k in range(Q, q, -1))]
+        is_row = np.arange(width) == row
+        layers.append((test, is_row.astype(object) * 2**q))
         # … so σ(1 - that) is the bit.
-        row = len(first) - 1 if q else 0
-        flip = np.eye(len(first), dtype=int).astype(object)
-        flip[row, row] = -1
-        layers.append((flip, np.array([int(i == row) for i in range(len(first))], dtype=object)))
+        layers.append((np.diag(1 - 2 * is_row).astype(object), is_row.astype(int).astype(object)))
     order = [0, *range(Q, 0, -1)]
     weights, bias = layers[-1]
-    layers[-1] = (weights[order], bias[order])
-    return layers
+    return [*layers[:-1], (weights[order], bias[order])]
 
 
 def decompose(values: Sequence[int], Q: int) -> list[tuple[int, ...]]:
@@ -143,9 +126,8 @@ def is_estimator(network: Callable[[Tensor], Tensor], dataset: Tensor, *, unique
         unique: Whether position 0 must be the only maximum.
     """
     values = network(dataset).flatten(1)
-    top = values.amax(dim=1)
-    ties = (values == top[:, None]).sum(dim=1)
-    return bool(((values[:, 0] == top) & ((ties == 1) | (not unique))).all())
+    highest = values == values.amax(dim=1, keepdim=True)
+    return bool((highest[:, 0] & ((highest.sum(dim=1) == 1) | (not unique))).all())
 
 
 def binary_network(Q: int, size: Sequence[int], channels: int = 1) -> CanonicalNetwork:
@@ -157,9 +139,9 @@ def binary_network(Q: int, size: Sequence[int], channels: int = 1) -> CanonicalN
     Maps images ``(batch, P, *size)`` to bits ``(batch, (Q+1)·P, *size)``. Raises a ``ValueError`` if float64 cannot
     hold the numbers of this ``Q``.
     """
-    if Q > _LARGEST_Q:
+    if Q > LARGEST_Q:
         raise ValueError(
-            f"Q = {Q} needs integers up to 2^{Q + 3}, float64 is exact to 2^53 (Q <= {_LARGEST_Q}): "
+            f"Q = {Q} needs integers up to 2^{Q + 3}, float64 is exact to 2^53 (Q <= {LARGEST_Q}): "
             "use decompose or bit_planes"
         )
     layers = []
