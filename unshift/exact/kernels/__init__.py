@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unshift.exact.kernels.direct import Direct32, Direct64, Matrix32, Strided32, Strided64
+from unshift.exact.kernels.direct import Diagonal32, Direct32, Direct64, Matrix32, Strided32, Strided64
 from unshift.exact.kernels.fourier import Dft64, Fft64
 from unshift.exact.kernels.interface import FLOAT32, FLOAT64, Kernel, Task
 from unshift.exact.runtime import float32_is_plain, in_graphs
 
 __all__ = ["FLOAT32", "FLOAT64", "GRAPH_KERNELS", "KERNELS", "Kernel", "Task", "prepare", "prepare_strided"]
 
-KERNELS: tuple[type[Kernel], ...] = (Direct32, Matrix32, Direct64, Fft64)
+KERNELS: tuple[type[Kernel], ...] = (Direct32, Diagonal32, Matrix32, Direct64, Fft64)
 GRAPH_KERNELS: tuple[type[Kernel], ...] = (Direct32, Dft64)
 """The kernels whose operations every runtime of exported graphs has."""
 
@@ -49,8 +49,9 @@ def prepare(weight: Tensor, bias: Tensor, task: Task, passed: set[Any]) -> Kerne
     """
     _check_size(task)
     plain = float32_is_plain(weight.device)
-    for kind in sorted(KERNELS, key=lambda kind: kind.cost(task)):
-        if kind.holds(task) and (plain or kind.dtype != torch.float32):
+    holding = [kind for kind in KERNELS if kind.holds(task)]
+    for kind in sorted(holding, key=lambda kind: kind.cost(task)):
+        if plain or kind.dtype != torch.float32:
             kernel = kind(weight, bias, task.size)
             if kind.dtype != torch.float32 or _passes_trial(kernel, weight, bias, task, passed):
                 return kernel

@@ -16,7 +16,7 @@ from unshift.network import full_row
 from unshift.pose_network import strided_correlation
 from unshift.shifts import all_shifts
 
-__all__ = ["Direct32", "Direct64", "Matrix32", "Strided32", "Strided64", "slice_around"]
+__all__ = ["Diagonal32", "Direct32", "Direct64", "Matrix32", "Strided32", "Strided64", "slice_around"]
 
 
 LARGE = 20480
@@ -87,6 +87,41 @@ class Direct32(_Direct):
         """Vectors hold 16 numbers."""
         outputs, *rest = task.shape
         return 1 + 0.1 * outputs + 0.18 * math.prod(rest) * math.ceil(outputs / 16)
+
+
+class Diagonal32:
+    """One output channel along one axis: all taps times all positions, then sums along diagonals.
+
+    A convolution with one output channel fills one lane of a vector; here the taps fill it. Exact like
+    :class:`Direct32`.
+    """
+
+    dtype: ClassVar[torch.dtype] = torch.float32
+
+    def __init__(self, weight: Tensor, bias: Tensor, size: Sequence[int]) -> None:
+        self.taps = weight.to(self.dtype)[0].T[..., None].contiguous()  # (taps, in, 1)
+        self.bias = bias.to(self.dtype)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        taps, n = len(self.taps), images.shape[2]
+        products = F.conv1d(slice_around(images, 2, -(taps // 2), n + (taps - 1) // 2), self.taps).contiguous()
+        # Sum ``products[:, j, M + j]`` over the taps ``j``.
+        diagonals = products.as_strided((len(images), taps, n), (products.stride(0), products.shape[2] + 1, 1))
+        return diagonals.sum(1, keepdim=True).add_(self.bias)
+
+    @property
+    def nbytes(self) -> int:
+        return self.taps.nbytes
+
+    @staticmethod
+    def holds(task: Task) -> bool:
+        return task.worst < FLOAT32 and len(task.size) == 1 and task.shape[0] == 1
+
+    @staticmethod
+    def cost(task: Task) -> float:
+        """A vector of 16 numbers holds 16 taps."""
+        _, inputs, taps = task.shape
+        return 2 + 0.18 * inputs * math.ceil(taps / 16) + 0.2 * taps
 
 
 class Matrix32:
