@@ -180,8 +180,11 @@ def _stage(stage: dict[str, Any], tensors: dict[str, torch.Tensor], pad: int | N
         network = stage["estimator"]["network"]
         _check_whole_numbers("network", network)
         axes = network["axes"] if "axes" in network else len(network["kernel_size"]) - len(network.get("across", ()))
-        for described in (stage["estimator"], network):
+        judge = stage["estimator"].get("judge", {"network": {}})
+        for described in (stage["estimator"], network, judge["network"]):
             _check_size("size", described.get("size"), (axes,))
+        for field in ("judge", "count", "radius"):
+            _check_whole_numbers(field, stage["estimator"].get(field))
         if wrong := [name for name, tensor in tensors.items() if tensor.is_floating_point() or tensor.is_complex()]:
             raise ValueError(f"{wrong[0]} does not hold integers")
         if len(network["channels"]) + len(network.get("line_channels", ())) > len(tensors):
@@ -275,7 +278,7 @@ def _check_numbers(scorer: IntegerNetwork) -> None:
             value = float(tensor.view(torch.float64))
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} must stand for a positive number, got {value}")
-            if name == "pixel_scale_bits" and value > LARGEST_SCALE:
+            if name.endswith("pixel_scale_bits") and value > LARGEST_SCALE:
                 raise ValueError(f"{name} must stand for at most {LARGEST_SCALE:g}, got {value}")
 
 

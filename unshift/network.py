@@ -408,6 +408,12 @@ class ShiftEstimator(nn.Module):
         """Return the network as plain data: ``ShiftEstimator(**estimator.describe())`` rebuilds it."""
         return copy.deepcopy(self._description)
 
+    def values(self, size: Sequence[int]) -> int:
+        """Return the number of values of the largest map for one image of ``size``."""
+        local: Any = self.local
+        channels: int = max(layer.weight.shape[0] for layer in local)
+        return math.prod((*self.across, *size)) * channels
+
     def forward(self, images: Tensor) -> Tensor:
         """Score every position. The training target is always position 0 of an unshifted image."""
         check_input(images, self.in_channels, self.axes, self.size)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ from torch.nn import functional as F
 
 from unshift.network import ACTIVATIONS, as_float, check_input
 
-__all__ = ["POSE_PRESETS", "PoseEstimator", "StridedFilter", "extend", "strided_correlation"]
+__all__ = ["POSE_PRESETS", "PoseEstimator", "StridedFilter", "extend", "map_shapes", "strided_correlation"]
 
 POSE_PRESETS = {
     "look": "4 strided layers, the last of the image's size: which way up is a centred object",
@@ -44,6 +45,16 @@ def extend(images: Tensor, least: int) -> Tensor:
     """Extend axes that are shorter than ``least`` by zeros at their end."""
     margin = [side for n in reversed(images.shape[2:]) for side in (0, max(0, least - n))]
     return F.pad(images, margin) if any(margin) else images
+
+
+def map_shapes(layers: Any, size: Sequence[int]) -> list[list[int]]:
+    """Return the shape of each layer's map, channels first, for an image of ``size``."""
+    shapes = []
+    for layer in layers:
+        outputs, _, *kernel = layer.weight.shape
+        size = [(n - k) // layer.stride + 1 for n, k in zip(size, kernel, strict=True)]
+        shapes.append([outputs, *size])
+    return shapes
 
 
 class StridedFilter(nn.Module):
@@ -178,6 +189,10 @@ class PoseEstimator(nn.Module):
     def describe(self) -> dict[str, Any]:
         """Return the network as plain data: ``PoseEstimator(**estimator.describe())`` rebuilds it."""
         return copy.deepcopy(self._description)
+
+    def values(self, size: Sequence[int]) -> int:
+        """Return the number of values of the largest map for one image of ``size``."""
+        return max(math.prod(shape) for shape in map_shapes(self.local, [max(n, self.least) for n in size]))
 
     def forward(self, images: Tensor) -> Tensor:
         """Score every image. The training target is the upright copy."""

@@ -342,10 +342,9 @@ class Restorer(_Undoer):
             coordinates.candidate(first, size),
             coordinates.radius or (2,) * len(scores.shape[1:]),
             top - 1,
-            self.scorer.score_unit,
         )
-        for index, tied, confidence in positions:
-            pose = coordinates.pose(index, scores, size)
+        for index, tied, left in positions:
+            pose, confidence = coordinates.pose(index, scores, size), left.confidence(self.scorer.score_unit)
             estimates.append(Estimate(pose.shift, pose.turn, pose.angle, self._calibrated(confidence), tied))
         return estimates
 

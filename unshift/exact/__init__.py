@@ -20,6 +20,7 @@ from unshift.exact.choice import choose, ordered_bits, rank_restored
 from unshift.exact.comparison import largest
 from unshift.exact.confidence import Curve
 from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator
+from unshift.exact.judged import JudgedEstimator
 from unshift.exact.poses import IntegerPoseEstimator
 from unshift.exact.quantised import IntegerNetwork
 from unshift.exact.runtime import in_graphs, is_exporting, is_traced
@@ -32,6 +33,7 @@ __all__ = [
     "IntegerEstimator",
     "IntegerNetwork",
     "IntegerPoseEstimator",
+    "JudgedEstimator",
     "Scorer",
     "Scores",
     "choose",
@@ -49,4 +51,6 @@ __all__ = [
 
 def network_from(description: dict[str, Any]) -> IntegerNetwork:
     """Rebuild a network from the result of its ``describe()``. Its integers are then loaded by ``load_state_dict``."""
+    if "judge" in description:
+        return JudgedEstimator(**description)
     return (IntegerPoseEstimator if "stride" in description["network"] else IntegerEstimator)(**description)

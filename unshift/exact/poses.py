@@ -24,7 +24,7 @@ from unshift.exact.quantised import IntegerNetwork
 from unshift.exact.runtime import in_graphs, is_traced
 from unshift.exact.scores import Scores
 from unshift.network import check_input
-from unshift.pose_network import PoseEstimator, extend
+from unshift.pose_network import PoseEstimator, extend, map_shapes
 
 __all__ = ["FRACTION", "IntegerPoseEstimator", "strided_correlate"]
 
@@ -139,10 +139,8 @@ class StripPlan:
         self.layers = [Layer(layer, size, set()) for layer in local]
         # The head sees all positions of one look, so its map is one strip.
         self.step = math.prod(layer.stride for layer in local)
-        counts, values = list(size), math.prod(size) * net.in_channels
-        for layer in local:
-            counts = [(n - k) // layer.stride + 1 for n, k in zip(counts, layer.weight.shape[2:], strict=True)]
-            values = max(values, math.prod(counts) * layer.weight.shape[0])
+        maps = [[net.in_channels, *size], *map_shapes(local, size)]
+        values, counts = max(map(math.prod, maps)), maps[-1][1:]
         self.height, self.positions = counts[0], math.prod(counts)
         self.images = max(1, BLOCK // values)
         """Images per block."""

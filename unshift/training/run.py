@@ -49,8 +49,6 @@ class Run:
         self.estimator, self.examples = estimator, examples
         self.settings, self.augmentations = settings, augmentations
         self.device = next(estimator.parameters()).device
-        local: Any = list(estimator.local)
-        self.width = math.prod(estimator.across) * max(layer.weight.shape[0] for layer in local)
         self.steps = math.ceil(len(examples.train) / settings["batch_size"])
         self.standard = _Standardisation(examples.sample, estimator) if settings["standardise"] else None
         self.trained: Any = DistributedDataParallel(estimator) if ranks.count() > 1 else estimator
@@ -167,7 +165,7 @@ class Run:
     def _pieces(self, images: Tensor, pose: Pose | None) -> Iterator[tuple[list[Tensor], Tensor]]:
         """Yield canvases and targets of a few images at a time."""
         canvases = list(self.examples.coordinates.canvases(images))
-        room = max(1, MAP_VALUES // (self.width * sum(canvas[0, 0].numel() for canvas in canvases)))
+        room = max(1, MAP_VALUES // sum(self.estimator.values(canvas.shape[2:]) for canvas in canvases))
         pieces = zip(*(canvas.split(room) for canvas in canvases), strict=True)
         return zip(map(list, pieces), self.examples.target(images, pose).to(self.device).split(room), strict=True)
 

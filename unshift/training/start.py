@@ -22,7 +22,7 @@ def network_of(start: Restorer) -> ShiftEstimator:
         ValueError: If it has no such network.
     """
     scorer = getattr(start, "scorer", None)
-    if not isinstance(scorer, IntegerEstimator):
+    if type(scorer) is not IntegerEstimator:
         raise ValueError(f"start wants a Restorer with one trained network, such as photos; got {type(start).__name__}")
     return dequantise(scorer)
 
