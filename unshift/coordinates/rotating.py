@@ -137,7 +137,9 @@ def corners(position: Tensor, size: int) -> tuple[Tensor, Tensor]:
 def sampled(flat: Tensor, index: Tensor, weights: Tensor) -> Tensor:
     """Sample pixels ``(batch, channel, n)`` with the results of :func:`corners`: a fixed order of products and sums."""
     weights = weights.to(flat)
-    total = flat.index_select(2, index[0]) * weights[0]
+    pixels = flat.flatten(0, 1).T.contiguous()  # pixels first: a sample copies one row, for all images
+    total = pixels.index_select(0, index[0]) * weights[0][:, None]
     for corner in range(1, len(index)):
-        total = total + flat.index_select(2, index[corner]) * weights[corner]
-    return total
+        total += pixels.index_select(0, index[corner]).mul_(weights[corner][:, None])
+    result: Tensor = total.T.unflatten(0, flat.shape[:2])
+    return result
