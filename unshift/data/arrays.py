@@ -42,7 +42,7 @@ def _read(path: Path) -> tuple[Array, Array | None]:
         if path.suffix.lower() == ".npy":
             # Mapped, not read: a header that promises more than the file holds then fails at once.
             return np.load(path, mmap_mode="r", allow_pickle=False), None
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             if not isinstance(arrays, np.lib.npyio.NpzFile):
                 raise ValueError("it is not a zip archive of arrays")
             names = [name for name in arrays.files if name != "labels"]

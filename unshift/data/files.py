@@ -48,11 +48,6 @@ class File:
     download_md5: str = ""  # md5 of the file at the mirrors. Empty if it is not downloaded on its own
     shipped: Path | None = None  # a copy that is part of the package
 
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rpartition("/")[2]
-
     def move_in(self, path: Path) -> None:
         """Move a complete file to its place in the data folder."""
         (root() / self.path).parent.mkdir(parents=True, exist_ok=True)
@@ -76,11 +71,10 @@ def read(path: Path, file: File, remedy: str) -> bytes:
         # One byte more than expected detects a file that is too long, however large it would unpack.
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
             data = stream.read(file.size + 1)
+        if (md5 := hashlib.md5(data, usedforsecurity=False).hexdigest()) != file.md5:
+            raise EOFError(f"md5 {md5}, expected {file.md5}")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged ({error}); {remedy}") from error
-    md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
-    if md5 != file.md5:
-        raise DataError(f"{path} is damaged (md5 {md5}, expected {file.md5}); {remedy}")
     return data
 
 
@@ -129,15 +123,9 @@ def retrieve(urls: Sequence[str], known_hash: str, folder: Path) -> Path:
             file = pooch.retrieve(url, known_hash, fname=url.rpartition("/")[2], path=folder, downloader=downloader)
             return Path(file)
         except (OSError, ValueError) as error:  # OSError: all errors of the web client; ValueError: the hash
-            problems.append(f"{without_password(url)}: {' '.join(without_password(url, str(error)).split())}")
+            problem, password = f"{url}: {' '.join(str(error).split())}", urlsplit(url).netloc.rpartition("@")[0]
+            problems.append(problem.replace(f"{password}@", "") if password else problem)
     raise DataError("the file could not be downloaded from any address. " + "; ".join(problems))
-
-
-def without_password(url: str, text: str | None = None) -> str:
-    """Return ``text`` (by default the address) without the user and password in ``url``."""
-    secret = urlsplit(url).netloc.rpartition("@")[0]
-    text = url if text is None else text
-    return text.replace(f"{secret}@", "") if secret else text
 
 
 def fetch(files: Sequence[File], mirrors: Sequence[str], archive_md5: str = "") -> None:
@@ -147,7 +135,8 @@ def fetch(files: Sequence[File], mirrors: Sequence[str], archive_md5: str = "") 
         missing = [file for file in files if not (root() / file.path).is_file()]
         if not archive_md5:
             for file in missing:
-                file.move_in(retrieve([url + file.name for url in mirrors], f"md5:{file.download_md5}", folder))
+                urls = [url + Path(file.path).name for url in mirrors]
+                file.move_in(retrieve(urls, f"md5:{file.download_md5}", folder))
         elif missing:
             with tarfile.open(retrieve(mirrors, f"md5:{archive_md5}", folder)) as archive:
                 for file in missing:
@@ -184,9 +173,9 @@ class Entry:
         counts = " + ".join(f"{self.counts[split]:,}" for split in SPLITS)
         return f"{self.about}, {format_size(self.shape[1:])}{colour}, {counts}"
 
-    def all_files(self) -> list[File]:
-        """Return the files of all splits."""
-        return [file for split in SPLITS for file in self.files.get(split, ())]
+    def all_files(self, *splits: str) -> list[File]:
+        """Return the files of these splits, by default of all."""
+        return [file for split in splits or SPLITS for file in self.files.get(split, ())]
 
     def folder(self) -> Path:
         """Return the folder of the files, which may not exist yet."""
@@ -195,28 +184,26 @@ class Entry:
 
     def size(self) -> int:
         """Return the bytes on disk, or to download if a file is missing."""
-        return (
-            sum(file.location().stat().st_size for file in self.all_files()) if self.present() else self.download_size
-        )
+        present = self.present()
+        return sum(file.location().stat().st_size for file in self.all_files()) if present else self.download_size
 
     def present(self, *splits: str) -> bool:
         """Return whether the files of these splits (by default all) are on this computer."""
-        return all(file.location().is_file() for split in splits or SPLITS for file in self.files.get(split, ()))
+        return all(file.location().is_file() for file in self.all_files(*splits))
 
     def download(self, split: str) -> list[bytes]:
         """Download the missing files of a split, and return the checked contents of all its files."""
-        files = self.files.get(split, ())
-        missing = [file for file in files if not file.location().is_file()]
+        missing = [file for file in self.all_files(split) if not file.location().is_file()]
         try:
             if missing:
                 fetch(self.all_files() if self.archive_md5 else missing, self.mirrors, self.archive_md5)
         except DataError as error:
             raise DataError(f"cannot download {self.name} to {self.folder()}: {error}") from error
         contents = []
-        for file in files:
-            path = file.location()
-            embedded = "it is part of the package: reinstall unshift"
-            remedy = embedded if path == file.shipped else f"delete {path} and run `unshift data get {self.name}`"
+        for file in self.all_files(split):
+            path, remedy = file.location(), "it is part of the package: reinstall unshift"
+            if path != file.shipped:
+                remedy = f"delete {path} and run `unshift data get {self.name}`"
             contents.append(read(path, file, remedy))
         return contents
 

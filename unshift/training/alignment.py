@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from unshift.coordinates import Coordinates, Pose, rows
+from unshift.coordinates import Pose, rows
 from unshift.data.photos import ImageFolder
 from unshift.data.reading import open_reader
 from unshift.evaluation import in_its_dtype
@@ -34,18 +34,16 @@ from unshift.training.checkpoint import check_identity
 if TYPE_CHECKING:
     from unshift.training.fitting import Plan
 
-__all__ = ["Classifier", "MeanPosition", "best_move", "fit_unaligned"]
-
 ROUNDS = 6
 """Maximum number of fits, before the one with the classifier's move."""
 CONVERGED = 0.02
 """Stop when a smaller share of the images moves from round to round."""
 COMPARED = 2000
 """Number of images that are compared between rounds."""
-CANDIDATES, FINALISTS = 4096, 32
-"""Maximum number of moves that the classifier tries, and of those that it tries on more images."""
-FIRST_IMAGES, FINAL_IMAGES = 32, 512
-"""Number of images on which it tries them."""
+CANDIDATES, FIRST_IMAGES = 4096, 32
+"""The classifier tries at most so many moves, on so many images."""
+FINALISTS, FINAL_IMAGES = 32, 512
+"""It tries the best of them again, on more images."""
 BATCH = 256
 
 Classifier = Callable[[Tensor], Tensor]
@@ -73,17 +71,14 @@ class MeanPosition:
         mean = torch.stack([_circular_mean(of_copy, axis) for axis in range(len(size))], 1)
         pose = coordinates.pose(copy * math.prod(size) + ravel(mean, size), scores, check_images(images))
         restored: Tensor = coordinates.undo(images, pose)
-        if self.move is None:
-            return restored
-        every = rows(self.move, torch.zeros(len(images), dtype=torch.int64))
-        moved: Tensor = coordinates.redo(restored, every)
-        return moved
+        if self.move is not None:
+            restored = coordinates.redo(restored, rows(self.move, torch.zeros(len(images), dtype=torch.int64)))
+        return restored
 
 
 def _circular_mean(probability: Tensor, axis: int) -> Tensor:
     """Return the circular mean along one axis of ``(batch, *positions)``, rounded to a position."""
-    others = [at for at in range(1, probability.ndim) if at != 1 + axis]
-    along = probability.sum(others) if others else probability
+    along = probability.movedim(1 + axis, 1).flatten(2).sum(2) if probability.ndim > 2 else probability
     n = along.shape[1]
     angle = torch.arange(n, dtype=torch.float64) * (2 * math.pi / n)
     mean = torch.atan2((along * angle.sin()).sum(1), (along * angle.cos()).sum(1))
@@ -111,7 +106,11 @@ def fit_unaligned(
     state = store.read() if store is not None and resume else None
     past = state["past"] if state else {}
     moved: list[float] = past.get("moved", [])
-    restorer = _from_scorer(plan.coordinates, **past["scorer"]) if past else None
+    restorer = None
+    if past:
+        scorer = network_from(past["scorer"]["description"])
+        scorer.load_state_dict(past["scorer"]["weights"])
+        restorer = Restorer(scorer, coordinates=plan.coordinates).eval()
     chosen: dict[str, Any] = {}
     while True:
         converged, move = len(moved) + 1 == ROUNDS or (len(moved) > 0 and moved[-1] < CONVERGED), None
@@ -125,26 +124,22 @@ def fit_unaligned(
             break
         if restorer is not None:
             run = plan.prepare(_map(images, MeanPosition(restorer, move)))
-            scorer: Any = restorer.scorer
-            stored = {"description": scorer.describe(), "weights": scorer.state_dict()}
+            trained: Any = restorer.scorer
+            stored = {"description": trained.describe(), "weights": trained.state_dict()}
             run.past = {"moved": moved, "scorer": stored} | chosen
-        if state is not None and store is not None:
+        if store is not None:
             store.load(run, state)
             state = None
         before, restorer = restorer, plan.finish(run, store, warn=restorer is not None)  # the first need not be good
         if chosen:
             break
         if before is not None:
-            moved = [*moved, _share_moved(images, before, restorer)]
+            one, other = MeanPosition(before), MeanPosition(restorer)
+            pairs = [(one(part) != other(part)).flatten(1).any(1) for part in _first(images, COMPARED)]
+            moved = [*moved, float(torch.cat(pairs).double().mean())]
     assert restorer is not None
     restorer.metadata["alignment"] = {"rounds": len(moved) + 1, "moved": moved} | chosen
     return restorer
-
-
-def _from_scorer(coordinates: Coordinates, description: dict[str, Any], weights: dict[str, Tensor]) -> Restorer:
-    scorer = network_from(description)
-    scorer.load_state_dict(weights)
-    return Restorer(scorer, coordinates=coordinates).eval()
 
 
 def _map(images: Any, function: Callable[[Tensor], Tensor]) -> Any:
@@ -160,13 +155,6 @@ def _first(images: Any, count: int) -> Iterable[Tensor]:
         count -= len(part)
         if count <= 0:
             return
-
-
-def _share_moved(images: Any, one: Restorer, other: Restorer) -> float:
-    """Return the share of images that two restorers restore differently."""
-    restore = [MeanPosition(restorer) for restorer in (one, other)]
-    pairs = [(restore[0](part) != restore[1](part)).flatten(1).any(1) for part in _first(images, COMPARED)]
-    return float(torch.cat(pairs).double().mean())
 
 
 @torch.no_grad()
@@ -185,6 +173,5 @@ def best_move(restorer: Restorer, images: Any, classifier: Classifier) -> tuple[
 
     first = torch.tensor([confidence(number, aligned[:FIRST_IMAGES]) for number in range(len(moves.shift))])
     finalists = first.topk(min(FINALISTS, len(first))).indices.tolist()
-    final = {number: confidence(number, aligned) for number in finalists}
-    best = max(final, key=lambda number: final[number])
-    return rows(moves, slice(best, best + 1)), final[best]
+    highest, best = max((confidence(number, aligned), -number) for number in finalists)
+    return rows(moves, slice(-best, 1 - best)), highest

@@ -15,8 +15,6 @@ from torch import Tensor
 from unshift.coordinates import Pose
 from unshift.network import as_float
 
-__all__ = ["AUGMENTATIONS", "Augmentation", "augmented", "named"]
-
 Augmentation = Callable[[Tensor, torch.Generator], Tensor | tuple[Tensor, Pose]]
 
 SMALLEST_WINDOW = 9

@@ -14,9 +14,6 @@ from torch import Tensor
 
 from unshift.files import write_atomically
 
-__all__ = ["Checkpoint", "check_identity"]
-
-
 KEY = "unshift-checkpoint"
 """The key of the header in the file's metadata."""
 
@@ -60,16 +57,11 @@ class Checkpoint:
         check_identity(self.path, settings, self.settings)
         return state
 
-    def restore(self, run: Any) -> None:
-        """Return ``run`` to the state in the file; without a file it starts from the beginning. Raises as above."""
-        state = self.read()
-        if state is not None:
-            self.load(run, state)
-
     def load(self, run: Any, state: Any) -> None:
-        """Return ``run`` to a state that was read. Raise a ``ValueError`` if it does not fit."""
+        """Return ``run`` to a state that was read, if any. Raise a ``ValueError`` if it does not fit."""
         try:
-            run.load_state_dict(state)
+            if state is not None:
+                run.load_state_dict(state)
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise self._unreadable(error) from error
 

@@ -130,7 +130,7 @@ def fit(
         run = plan.prepare(images)
         store = plan.store(run, checkpoint)
         if store is not None and resume:
-            store.restore(run)
+            store.load(run, store.read())
         restorer = plan.finish(run, store)
     else:
         restorer = fit_unaligned(images, plan, classifier, checkpoint, resume)

@@ -28,7 +28,7 @@ from unshift.exact import ordered_bits, rank_restored
 from unshift.inputs import Images, batches, is_list
 from unshift.network import as_float
 from unshift.progress import Progress
-from unshift.shifts import check_images, undo
+from unshift.shifts import check_images, undo, unravel
 from unshift.training.augmentation import Augmentation
 from unshift.training.scenes import Background, Scenes, plain_ground
 
@@ -109,7 +109,7 @@ class Examples:
         **options: Unpack[ImageOptions],
     ) -> None:
         chosen: ImageOptions = {**DEFAULTS, **options}
-        validation, scene, skip = chosen["validation"], chosen["scene"], chosen["skip_unreadable"]
+        validation, skip = chosen["validation"], chosen["skip_unreadable"]
         if isinstance(images, str | Path):
             images = ImageFolder(images)
         if not isinstance(validation, int) and not 0 < validation < 1:
@@ -117,19 +117,24 @@ class Examples:
         self.coordinates, self.seed = coordinates, seed
         self.ragged = is_list(images) and len({image.shape for image in images}) > 1
         self.reader = open_reader(images, chosen["workers"])
-        first = _first_readable(self.reader, skip)
+        readable = self.reader.read(self.reader.rows(1), unreadable={} if skip else None)
+        first = next((batch[0] for batch in readable if batch), None)
+        if first is None:
+            raise ValueError("fit needs at least two images, got 0")
         check_images(first)
         # Of images of several sizes, filters must fit the least size along each axis.
         shapes = [image.shape for image in images] if self.ragged else [first.shape[1:]]
         self.shape = tuple(map(min, zip(*shapes, strict=False)))
-        if scene is not None and not coordinates.labels.scenes:
-            raise ValueError("scene is for coordinates that cut a window out of one: Scene((32, 32))")
-        window = coordinates.describe()["window"] if coordinates.labels.scenes else ()
-        size = tuple(scene or [2 * n for n in window])
-        self.scenes = Scenes(size, window, self.shape, chosen["background"]) if window else None
         self.moves = Moves.of(chosen["moves"], coordinates, chosen["scope"], self.shape[1:])
         if self.moves is not None:
             self.shape = (self.shape[0], *self.moves.seen(self.shape[1:]))
+        self.scenes = None
+        if coordinates.labels.scenes:
+            window = coordinates.describe()["window"]
+            size = chosen["scene"] or [2 * n for n in window]
+            self.scenes = Scenes(size, window, self.shape, chosen["background"])
+        elif chosen["scene"] is not None:
+            raise ValueError("scene is for coordinates that cut a window out of one: Scene((32, 32))")
         coordinates.canvases(first)  # raises if the images do not fit
         self.survey = survey(self.reader, first.numel(), skip, progress, self.ragged)
         rows = _usable(self.survey, self.reader, chosen["drop_unusable"])
@@ -142,7 +147,7 @@ class Examples:
         if self.scenes is not None:
             objects = self.reader.read(self.train[:GROUND_OBJECTS].sort().values.split(16))
             self.scenes.value = plain_ground(itertools.chain.from_iterable(objects))
-            self.shape, self.ragged = (self.shape[0], *size), False
+            self.shape, self.ragged = (self.shape[0], *self.scenes.size), False
 
     @property
     def size(self) -> list[int]:
@@ -165,8 +170,7 @@ class Examples:
 
     def fingerprints(self) -> list[int]:
         """Return the smallest fingerprints of the images, by which they can be recognised."""
-        smallest: list[int] = self.survey.contents.unique()[:FINGERPRINTS].tolist()
-        return smallest
+        return [int(value) for value in self.survey.contents.unique()[:FINGERPRINTS]]
 
     def epoch(self, number: int, batch_size: int, step: int = 0) -> Iterator[tuple[Batch, int]]:
         """Yield the batches of an epoch from ``step`` on: this rank's share of each, and the size of the whole batch.
@@ -192,7 +196,7 @@ class Examples:
         return read if make is None else ([make(part, generator) for part in batch] for batch in read)
 
     def last_augmentation(self) -> dict[str, Augmentation]:
-        """Return what is done to images after all augmentations: making scenes of them, or moving them."""
+        """Return the augmentation after all others: making scenes of images, or moving them."""
         last: dict[str, Augmentation | None] = {"scenes": self.scenes, "moves": self.moves}
         return {name: augment for name, augment in last.items() if augment is not None}
 
@@ -220,16 +224,6 @@ class Examples:
         return self.coordinates.candidate(pose or identity, size)
 
 
-def _first_readable(reader: Reader, skip_unreadable: bool) -> Tensor:
-    for batch in reader.read(reader.rows(1), unreadable={} if skip_unreadable else None):
-        if batch:
-            return batch[0]
-    raise ValueError("fit needs at least two images, got 0")
-
-
-# --- the survey ---------------------------------------------------------------------------------------------------
-
-
 class Survey(NamedTuple):
     """The result of reading every image once."""
 
@@ -250,13 +244,12 @@ def survey(
 ) -> Survey:
     """Read every image once, about ``pixels`` values each; ranks share the work.
 
-    Raises:
-        ValueError: If images cannot be read (unless skipped), are not finite, or differ in shape (unless ragged, where
-            sizes may differ).
+    Raise a ``ValueError`` if images cannot be read (unless skipped), are not finite, or differ in shape. If they are
+    ``ragged``, their sizes may differ.
     """
     unreadable: dict[int, str] = {}
     requested: list[Tensor] = []
-    first: tuple[list[int], str] | None = None
+    first: tuple[tuple[int, ...], str] | None = None
 
     def requests() -> Iterator[Tensor]:
         for rows in reader.rows(max(1, min(SURVEY_BATCH, SURVEY_PIXELS // pixels)) * ranks.count()):
@@ -266,15 +259,14 @@ def survey(
 
     table = array("q")  # a list of small tensors would fragment the memory between the large ones
     with Progress("images", len(reader) or None, "images surveyed", progress) as bar:
-        batches = reader.read(requests(), unreadable=unreadable if skip_unreadable else None)
-        for number, batch in enumerate(batches):
+        for number, batch in enumerate(reader.read(requests(), unreadable=unreadable if skip_unreadable else None)):
             rows = torch.tensor([row for row in requested[number].tolist() if row not in unreadable])
             for images in batch:  # a stream may end within a batch, so rows may outnumber images
-                shape, name = list(images.shape[1:]), reader.name(int(rows[0]))
+                shape, name = tuple(images.shape[1:]), reader.name(int(rows[0]))
                 first = first or (shape, name)
                 if shape != first[0] and not (ragged and (shape[0], len(shape)) == (first[0][0], len(first[0]))):
                     raise ValueError(
-                        f"the images differ in shape: {first[1]} has {tuple(first[0])}, {name} has {tuple(shape)}; "
+                        f"the images differ in shape: {first[1]} has {first[0]}, {name} has {shape}; "
                         f"give a size for all, such as --size {'x'.join(map(str, first[0][1:]))}"
                     )
                 table.extend(_describe(rows[: len(images)], images).flatten().tolist())
@@ -303,19 +295,17 @@ def _usable(surveyed: Survey, reader: Reader, drop: bool) -> Tensor:
     count = len(surveyed.rows)
     if count < 2:
         raise ValueError(f"fit needs at least two images, got {count}")
-    constant, copies = surveyed.rows[surveyed.constant], shifted_copies(surveyed, reader)
-    if not drop and len(constant):
-        raise ValueError(
-            f"{len(constant)} of {count} images are constant (the first is {reader.name(int(constant[0]))}): "
-            "they look the same after every shift; remove them, or drop them with drop_unusable"
-        )
-    if not drop and copies:
-        raise ValueError(
-            f"{len(copies)} of {count} images are shifted copies of others (the first is {reader.name(copies[0])}): "
-            "only one of them can be unshifted; remove them, or drop them with drop_unusable"
-        )
-    copied = torch.isin(surveyed.rows, torch.tensor(copies, dtype=torch.int64))
-    usable = surveyed.rows[~surveyed.constant & ~copied]
+    constant, copies = surveyed.rows[surveyed.constant].tolist(), shifted_copies(surveyed, reader)
+    for unusable, what in (
+        (constant, "constant: they look the same after every shift"),
+        (copies, "shifted copies of others: only one of them can be unshifted"),
+    ):
+        if unusable and not drop:
+            raise ValueError(
+                f"{len(unusable)} of {count} images (the first is {reader.name(unusable[0])}) are {what}; remove them, "
+                "or drop them with drop_unusable"
+            )
+    usable = surveyed.rows[~torch.isin(surveyed.rows, torch.tensor([*constant, *copies], dtype=torch.int64))]
     if len(usable) < 2:
         raise ValueError(f"fewer than two of the {count} images are usable: all others are constant or copies")
     return usable
@@ -326,33 +316,23 @@ def shifted_copies(surveyed: Survey, reader: Reader) -> list[int]:
 
     Only images whose sums agree are read, and compared by their canonical shifts.
     """
-    varied = (~surveyed.constant).nonzero().flatten()
-    sums, contents = surveyed.sums[varied], surveyed.contents[varied]
+    rows, contents, sums, constant, _ = surveyed
     # Plain repeats are harmless: each content is read once, and only if another content has the same sum.
-    pairs = torch.stack([sums, contents], 1).unique(dim=0)
-    _, inverse, count = pairs[:, 0].unique(return_inverse=True, return_counts=True)
-    suspects = {*pairs[count[inverse] > 1, 1].tolist()}
+    different = torch.stack([sums, contents], 1)[~constant].unique(dim=0)
+    repeated, count = different[:, 0].unique(return_counts=True)
+    suspect = torch.isin(sums, repeated[count > 1]) & ~constant
     same_content: dict[int, list[int]] = {}
-    for row, content in zip(surveyed.rows[varied].tolist(), contents.tolist(), strict=True):
-        if content in suspects:
-            same_content.setdefault(content, []).append(row)
-    firsts = torch.tensor([rows[0] for rows in same_content.values()], dtype=torch.int64)
-    starts: dict[bytes, int] = {}
+    for row, content in zip(rows[suspect].tolist(), contents[suspect].tolist(), strict=True):
+        same_content.setdefault(content, []).append(row)
+    firsts = (torch.tensor(alike[:1]) for alike in same_content.values())
+    starts: dict[int, Tensor] = {}
     copies: list[int] = []
-    read = reader.read(firsts.split(1) if len(firsts) else [])
-    for rows, batch in zip(same_content.values(), read, strict=True):
-        start, digest = _canonical(one_tensor(batch))
-        if starts.setdefault(digest, start) != start:
-            copies += rows
+    for alike, batch in zip(same_content.values(), reader.read(firsts), strict=True):
+        image = one_tensor(batch)
+        start = unravel(rank_restored([image], torch.ones(1, dtype=torch.bool)).argmax(1), image.shape[2:])
+        if not torch.equal(starts.setdefault(fingerprint(undo(image, start)), start), start):
+            copies += alike
     return sorted(copies)
-
-
-def _canonical(image: Tensor) -> tuple[int, bytes]:
-    """Return the shift of an image ``(1, channel, *spatial)`` from its canonical form, and a digest of that form."""
-    start = int(rank_restored([image], torch.ones(1, dtype=torch.bool)).argmax())
-    position = torch.stack(torch.unravel_index(torch.tensor([start]), image.shape[2:]), 1)
-    form = undo(image, position).contiguous().flatten().view(torch.uint8).numpy().data
-    return start, hashlib.sha256(form).digest()
 
 
 def _shift_invariant(images: Tensor) -> Tensor:

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-__all__ = ["Muon"]
-
 MOMENTUM = 0.9
 
 
@@ -27,7 +25,6 @@ class Muon(torch.optim.Adam):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
         assert closure is None
-        banks = []
         for group in self.param_groups:
             for parameter in group["params"]:
                 gradient = parameter.grad
@@ -39,11 +36,8 @@ class Muon(torch.optim.Adam):
                 momentum.mul_(MOMENTUM).add_(gradient)
                 update = orthogonal((gradient + MOMENTUM * momentum).flatten(1))
                 parameter.add_(update.view_as(parameter), alpha=-0.2 * group["lr"] * max(update.shape) ** 0.5)
-                banks.append((parameter, gradient))
                 parameter.grad = None  # hides it from Adam
         super().step()
-        for parameter, gradient in banks:
-            parameter.grad = gradient
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
