@@ -4,34 +4,27 @@ Without arguments, measure the restorer mnist and the classifier lenet5-mnist on
 the package, and write report/index.html. This takes about a minute and needs no download.
 
 The rates are measured on unmoved images: the share that the restorer leaves exactly as they are. If it undoes moves
-exactly, they hold for moved images too. The confidence is compared with the share restored exactly (expected
-calibration error, 15 bins). With --border zeros, edge or crop, images lose the pixels that leave them, also here.
+exactly, they hold for moved images too. With --border zeros, edge or crop, the images lose as many pixels as the
+largest moves would take.
 
 With a classifier, the main result is its accuracy on randomly moved images, without and with the restorer. Each --scope
 limits the moves: shifts up to that many pixels, rotations up to that many degrees. Scope 0 moves nothing; at every
 other scope, turns are not limited. With --repeats 2 or more, "consistent" is the share of images whose predicted class
 is the same for all their random moves.
 
---report writes one page with these tables, the accuracy lost at each shift of up to 3 pixels, images before and after,
-and plots of the confidence.
-
-The classifier's logits must be in the order of the labels. For a folder, the classes are its subfolders in alphabetical
-order (cat/1.jpg is class 0, dog/2.jpg class 1); for an .npz file, the array 'labels' holds their numbers.
-
 The images are prepared like the training images of the restorer; --size, --crop, --channels and --pad change that. A
-restorer for any size gets image files at their original size, as in `unshift restore`. A shipped classifier gets images
-scaled to its size. Your classifier gets images (batch, channel, height, width) with values in 0..1 and returns logits
-(batch, classes). It is a TorchScript file (torch.jit.save), a torch.export file ending in .pt2, or module:function,
-which is called without arguments and returns an nn.Module. All three run code: use only files that you trust.
+restorer for any size gets image files at their original size, as in `unshift restore`. The classifier gets images
+(batch, channel, height, width) with values in 0..1, and returns logits (batch, classes) in the order of the labels: for
+a folder, its subfolders in alphabetical order; for an .npz file, the numbers in its array 'labels'. It is a shipped
+one, a TorchScript file (torch.jit.save), a torch.export file ending in .pt2, or module:function, called without
+arguments, which returns an nn.Module. The last three run code: use only files that you trust.
 
 \b
 Examples:
   unshift evaluate
   unshift evaluate photos/ -r photos.safetensors -c resnet.pt2 --size 224 --report report/
-  unshift evaluate mnist -r mnist-paper -c lenet5-mnist --repeats 3
-  unshift evaluate cifar10 -r cifar10 -c mymodels:resnet --scope 0,4
+  unshift evaluate cifar10 -r cifar10 -c mymodels:resnet --scope 0,4 --repeats 3
   unshift evaluate mnist -r mnist -c lenet5-mnist --border zeros --scope 0-4
-  unshift evaluate mnist-10k -r mnist-rotation -c lenet5-mnist --limit 500
 """
 
 from __future__ import annotations
@@ -68,7 +61,7 @@ def evaluate(
     data: options.Data = "",
     restorer: options.Model = "",
     classifier: options.Classifier = None,
-    min_confidence: options.MinConfidence = 0.0,
+    min_confidence: options.MinConfidence = None,
     device: options.Device = "cpu",
     scope: Annotated[Any, moves_option(parser=options.read_scopes, metavar="LIST", help=SCOPE_HELP)] = None,
     repeats: Annotated[int, moves_option(min=1, metavar="N", help="Random moves of each image at each scope.")] = 1,
@@ -87,17 +80,18 @@ def evaluate(
     started = time.monotonic()
     if data and not restorer:
         raise ValueError("--restorer is missing: give a shipped restorer's name, or a file that `fit` wrote")
-    if not data and not report_folder and not report.can_draw():
-        warn(f"no report is written: it {report.NEEDS}")
-    elif not data:
-        report_folder = report_folder or REPORT
+    if not data and not report_folder:
+        if report.can_draw():
+            report_folder = REPORT
+        else:
+            warn(f"no report is written: it {report.NEEDS}")
     if report_folder:
         if not report.can_draw():
             raise ValueError(f"--report {report.NEEDS}")
         check_folder(report_folder)
-    if not data and not restorer:
-        classifier = classifier or CLASSIFIER
-    data, restorer = data or DATA, restorer or RESTORER
+    if not restorer:
+        data, restorer, classifier = DATA, RESTORER, classifier or CLASSIFIER
+    data = data or DATA
     from unshift import distributed as ranks
     from unshift import evaluation
     from unshift.data import to_float
@@ -106,7 +100,8 @@ def evaluate(
     from unshift.files import load
 
     device = ranks.device(device)
-    model: Any = OnDevice(load(restorer), device)
+    model: Any = OnDevice(load(restorer, min_confidence=min_confidence), device)
+    least, model.restorer.min_confidence = model.restorer.min_confidence, 0.0  # the rates are those of all images
     if model.coordinates.labels.scenes:
         raise ValueError(
             f"evaluate moves whole images, but {restorer} cuts a window out of a scene, whose position no label gives; "
@@ -133,7 +128,7 @@ def evaluate(
     judged = evaluation.judged_on(model, reader.through(lose_pixels), **settings)
     rates = evaluation.rates_from(judged).as_dict()
     reliability = evaluation.reliability(judged.confidence, judged.right)
-    model.restorer.min_confidence = min_confidence
+    model.restorer.min_confidence = least
     rows: list[ScopeRow] = []
     if network is not None and labels is not None:
         settings |= {"scopes": scopes, "seeds": range(repeats), "moves": border.value}
@@ -145,7 +140,7 @@ def evaluate(
         **{"unit": unit, "border": border.value, "classes": list(source.classes)},
         "rates": rates,
         "reliability": reliability.as_dict(),
-        "passed": float((judged.confidence < min_confidence).double().mean()),
+        "passed": float((judged.confidence < least).double().mean()),
         "scopes": [{**row.as_dict(), "effect": row.effect} for row in rows],
     }
     table = _accuracy_table(rows, unit)
@@ -153,18 +148,17 @@ def evaluate(
         things, step = ("genomes", "base") if is_fasta(Path(data)) else ("images", model.coordinates.labels.step)
         print(f"{source.name}, restorer {restorer}: {rates_line(rates, step, things)}")
         print(reliability_line(reliability))
-        if min_confidence:
-            print(f"left unchanged, with a confidence below {min_confidence:g}: {percent(results['passed'])}")
+        if least:
+            print(f"left unchanged, with a confidence below {least:g}: {percent(results['passed'])}")
         if rows:
             lost = "" if border is options.Border.circular else f", {border.value}"
-            unlimited = " and ".join(
-                sorted(model.coordinates.labels.reads - {"angle" if unit == "degrees" else "shift"})
-            )
-            with_any = f", with any {unlimited} (none at 0)" if unlimited else ""
+            unlimited = sorted(model.coordinates.labels.reads - {"angle" if unit == "degrees" else "shift"})
+            with_any = f", with any {' and '.join(unlimited)} (none at 0)" if unlimited else ""
             print(f"\naccuracy of {classifier} in %, random moves up to each scope{with_any}{lost}:\n")
             print_table([], [[name, *cells] for name, cells in table.items()], right=range(1, len(rows) + 1))
-        if rows and any(str(number) != name for number, name in enumerate(source.classes)):
-            print(f"\nclasses: {named((f'{number} {name}' for number, name in enumerate(source.classes)), most=10)}")
+        classes = [f"{number} {name}" for number, name in enumerate(source.classes) if str(number) != name]
+        if rows and classes:
+            print(f"\nclasses: {named(classes, most=10)}")
     if report_folder and ranks.is_first():
         first = _first(source.images, report.MAP_IMAGES)
         figures = report.measure(model, network, first, labels, border.value, not quiet)

@@ -41,7 +41,7 @@ def export(
         Any, typer.Option("--image-size", parser=options.read_size, metavar="N|HxW", help="Size of the images.")
     ] = None,
     pad: options.Pad = None,
-    min_confidence: options.MinConfidence = 0.0,
+    min_confidence: options.MinConfidence = None,
     scores: Annotated[bool, typer.Option("--scores", help="Return the score of every pose as well.")] = False,
     force: options.Force = False,
     as_json: options.Json = False,

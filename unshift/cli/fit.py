@@ -16,7 +16,6 @@ Alignment is then known up to one global shift; --classifier picks it.
 \b
 Examples:
   unshift fit mnist-10k --size 32 --out digits.safetensors
-  unshift fit photos/ --preset seam --size 224 --crop --out photos.safetensors
   unshift fit photos/ --start photos --size 224 --crop --out mine.safetensors
   unshift fit genomes.fa --preset sequence --turns strand --out mine.safetensors
   unshift fit mnist-10k --preset dense --turns quarter --out turned.safetensors
@@ -24,14 +23,11 @@ Examples:
   unshift fit mnist-10k --size 112 --preset dense --rotation --out rotated.safetensors
   unshift fit mnist-10k --size 32 --window 32 --preset scene --out scenes.safetensors
   unshift fit cifar10 --preset seam --border zeros --scope 4 --out cifar.safetensors
-  unshift fit mnist-10k --size 32 --preset lines --unaligned --classifier lenet5-mnist --out mine.safetensors
-  unshift fit images.npy --preset dense --epochs 30 --out mine.safetensors --resume
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -80,7 +76,7 @@ def fit(
     data: options.Data,
     out: options.RestorerFile,
     preset: Annotated[options.Preset, typer.Option(help=PRESET_HELP)] = options.Preset.paper,
-    start: Annotated[str | None, training_option(metavar="NAME|FILE", help=START_HELP)] = None,
+    start: Annotated[str | None, typer.Option(metavar="NAME|FILE", help=START_HELP)] = None,
     split: Annotated[str | None, images_option(help="Split, or subfolder. Default: train, if any.")] = None,
     size: options.Size = None,
     crop: options.Crop = False,
@@ -122,6 +118,7 @@ def fit(
     from unshift.evaluation import restoration_rates
     from unshift.files import load
     from unshift.restorer import Restorer
+    from unshift.training.checkpoint import check_identity
 
     resume, state = resume or restarted(), checkpoint or Path(f"{out}.checkpoint")
     if sum([turns is not None, ring is not None, rotation, window is not None]) > 1:
@@ -143,32 +140,31 @@ def fit(
     tested = test and part == "train" and window is None and border is options.Border.circular
     held_out = open_prepared(data, "test", steps) if tested and choose_split(data, None, "test") else None
     begun = load(start) if start else None
-    moved = (turns, ring, window) != (None, None, None) or rotation
+    if isinstance(begun, Restorer) and (turns, ring, window, rotation) == (None, None, None, False):
+        coordinates = begun.coordinates
+    else:
+        coordinates = _coordinates(turns, ring, rotation, window, preset, images)
     settings: dict[str, Any] = {
-        **{
-            "preset": "start" if start else preset.value,
-            "start": begun,
-            "seed": seed,
-            "validation": validation,
-            "patience": patience,
-        },
+        **{"preset": "start" if start else preset.value, "seed": seed, "validation": validation, "patience": patience},
         **{"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "average": average},
-        **{"moves": border.value, "scope": scope, "aligned": not unaligned},
-        **{"device": device, "checkpoint": state, "resume": resume},
-        **{"drop_unusable": drop_unusable, "skip_unreadable": skip_unreadable},
-        "coordinates": begun.coordinates
-        if isinstance(begun, Restorer) and not moved
-        else _coordinates(turns, ring, rotation, window, preset, images),
-        "augment": [name.value for name in augment or []],
-        "classifier": adapt_images(load_classifier(classifier)) if classifier else None,
-        "workers": _default_workers(images.images) if workers is None else workers,
+        **{"moves": border.value, "scope": scope, "aligned": not unaligned, "drop_unusable": drop_unusable},
+        **{"skip_unreadable": skip_unreadable, "augment": [name.value for name in augment or []]},
     }
     if window:
         settings |= {"scene": scene, "background": background or "clutter"}
+    given = {"data": images.name, "preparation": steps, "start": start, "classifier": classifier}
+    given |= settings | {"coordinates": coordinates.describe()}
     if resume and out.exists() and not state.exists():
-        restorer = _load_finished(images, steps, out, settings)
+        restorer = load(out)
+        check_identity(out, restorer.metadata.get("options", {}), given)
+        print(f"{out} is finished already; --force trains it again", file=sys.stderr)
     else:
-        restorer = _train(images, steps, settings, not quiet)
+        settings |= {"start": begun, "coordinates": coordinates, "device": device, "checkpoint": state}
+        settings |= {"classifier": adapt_images(load_classifier(classifier)) if classifier else None, "resume": resume}
+        settings |= {"workers": _default_workers(images.images) if workers is None else workers}
+        restorer = _train(images, settings, not quiet)
+        restorer.trained_on["preparation"] = steps
+        restorer.metadata["options"] = given
         if is_first():
             restorer.save(out)
     if held_out is not None and "test" not in restorer.metadata:
@@ -197,44 +193,20 @@ def _coordinates(
     return Scene(window) if window else Shifts()
 
 
-def _load_finished(images: ImageSet, steps: Mapping[str, Any], out: Path, settings: dict[str, Any]) -> Any:
-    """Load the result of a finished run, for ``--resume``. Raise a ``ValueError`` if its settings were others."""
-    from unshift.files import load
-
-    restorer = load(out)
-    metadata = restorer.metadata
-    moves, scenes = metadata.get("moves", {}), metadata.get("scenes", {})
-    stored = {**metadata, "preparation": restorer.trained_on.get("preparation"), "aligned": "alignment" not in metadata}
-    stored |= {"moves": moves.get("kind", "circular"), "scope": moves.get("scope")}
-    stored |= {"scene": scenes.get("size"), "background": scenes.get("background")}
-    given = {**settings, "data": images.name, "preparation": steps, "coordinates": settings["coordinates"].describe()}
-    if "scene" in given:
-        given |= {"scene": given["scene"] and list(given["scene"]), "background": Path(given["background"]).name}
-    del given["validation"]  # given as a number, stored as rates
-    if other := sorted(key for key, value in given.items() if key in stored and value not in (None, stored[key])):
-        raise ValueError(
-            f"{out} is the result of another run (other settings: {', '.join(other)}); --force overwrites it"
-        )
-    print(f"{out} is finished already; --force trains it again", file=sys.stderr)
-    return restorer
-
-
-def _train(images: ImageSet, steps: Mapping[str, Any], settings: dict[str, Any], progress: bool) -> Restorer:
+def _train(images: ImageSet, settings: dict[str, Any], progress: bool) -> Restorer:
     """Train. After Ctrl-C, name the checkpoint; after a broken file, the option that skips it."""
     from unshift.data.reading import UnreadableImage
     from unshift.training import fitting
 
     state = settings["checkpoint"]
     try:
-        restorer = fitting.fit(images.images, data_name=images.name, progress=progress, **settings)
+        return fitting.fit(images.images, data_name=images.name, progress=progress, **settings)
     except UnreadableImage as error:
         raise ValueError(f"{error}; --skip-unreadable skips such files") from error
     except KeyboardInterrupt:
         where = f"the state is in {state}: the same command with --resume continues"
         print(f"\n{where if state.exists() else 'stopped before the first checkpoint'}", file=sys.stderr)
         raise
-    restorer.trained_on["preparation"] = steps
-    return restorer
 
 
 def _default_workers(images: Any) -> int:

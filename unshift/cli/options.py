@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
-from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,7 +39,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Replace old names, with a warning, and parse."""
-        return super().parse_args(ctx, list(_replace_old_names(str(self.name), args, not ctx.resilient_parsing)))
+        return super().parse_args(ctx, renamed(str(self.name), args))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, and print a sign of life where it prints nothing else."""
@@ -65,19 +64,19 @@ class Command(TyperCommand):
                     formatter.write_dl(records)
 
 
-def _replace_old_names(command: str, args: list[str], warns: bool) -> Iterator[str]:
-    options, rest = (args[: args.index("--")], args[args.index("--") :]) if "--" in args else (args, [])
-    for arg in options:
-        name, equals, value = arg.partition("=")
+def renamed(command: str, args: list[str]) -> list[str]:
+    """Return the arguments of a command with the current names of its options. Warn of each old one."""
+    words: list[str] = []
+    end = args.index("--") if "--" in args else len(args)
+    for word in args[:end]:
+        name, _, value = word.partition("=")
         new = OLD_NAMES.get(f"{command} {name}")
         if new is None:
-            yield arg
+            words.append(word)
             continue
-        if warns:
-            now = new or ("the argument DATA" if name == "--data" else "without effect")
-            warn(f"{name} is now {now}; the old name will be removed in the next version")
-        yield from [*new.split(), *([value] if equals else [])]
-    yield from rest
+        warn(f"{name} is now {new or 'not needed'}; the old name will be removed in the next version")
+        words += [*new.split(), *([value] if value else [])]
+    return words + args[end:]
 
 
 Preset = StrEnum("Preset", ["paper", "dense", "lines", "seam", "sequence", "scene", "look", "evidence"])
@@ -145,17 +144,14 @@ DATA_HELP = (
 )
 MODEL_HELP = "A shipped restorer (see `unshift models`), or a file that `fit` wrote."
 CLASSIFIER_HELP = "A shipped classifier (lenet5-mnist), a TorchScript or .pt2 file, or module:function."
-CONFIDENCE_HELP = "Leave images with a lower confidence unchanged."
+CONFIDENCE_HELP = "Leave images with a lower confidence unchanged. Default: the bound in the restorer's file, if any."
 BORDER_HELP = "Fill the vacated side with: the opposite side (circular), zeros, the repeated edge, or the photo (crop)."
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 Model = Annotated[str, typer.Option("--restorer", "-r", help=MODEL_HELP, show_default=False)]
 Classifier = Annotated[str | None, typer.Option("--classifier", "-c", help=CLASSIFIER_HELP, show_default=False)]
 Device = Annotated[str, typer.Option(callback=check_device, metavar="NAME", help="Compute on cpu, cuda, mps, ...")]
-_CONFIDENCE = typer.Option(min=0, max=1, metavar="SHARE", help=CONFIDENCE_HELP, show_default=False)
-MinConfidence = Annotated[float, _CONFIDENCE]
-OwnMinConfidence = Annotated[float | None, _CONFIDENCE]
-"""None for the bound that the restorer's file holds."""
+MinConfidence = Annotated[float | None, typer.Option(min=0, max=1, metavar="SHARE", help=CONFIDENCE_HELP)]
 
 # The same options, with the same meaning, wherever images are read.
 Split = Annotated[str | None, images_option(help="Split, or subfolder. Default: test, if any.")]

@@ -5,37 +5,35 @@ transparency and metadata. A file that was not moved is copied byte for byte. Ev
 was written, and moved back: the result must equal the input bit for bit. Files for which this cannot hold are refused
 by name: animations and icons of several images, and colours of 16 bits, of which Pillow keeps 8. If a file is refused
 or cannot be read, nothing is written, and the exit code is 2; with --skip-unreadable it is skipped and named, and the
-exit code is 0.
+exit code is 0. Images are restored as they are displayed: where pixels move, the EXIF orientation is applied to them
+and removed.
 
-The summary names all exceptions, and so does the column written of the table, which is "lossless" or "copied"
-otherwise, and "rejected" for images below --min-confidence, which are copied. "lossy": JPEG and AVIF files that were
-moved are encoded again, at quality 95. "interpolated": rotations by other than quarter turns mix neighbouring pixels,
-and images with a palette become RGB. "cropped": pixels moved beyond the image, with --pad, or beyond the window of a
-scene. "resized": by --resize or --size. Images are restored as they are displayed: in files that were moved, the EXIF
-orientation is applied to the pixels and removed.
+OUT/poses.csv has one row per file, with the columns that the restorer estimates. down and right are the shift in
+pixels, from 0 to size-1 as it is circular; with --pad the shortest one, so that -2 is 2 up or left. angle is in
+degrees, counter-clockwise; tied is true if several poses had the same score. written is "lossless" or "copied", or one
+of these, which the summary names too:
+
+\b
+  lossy         JPEG and AVIF, encoded again at quality 95
+  interpolated  rotated by other than quarter turns; images with a palette become RGB
+  cropped       pixels moved beyond the image, with --pad, or beyond the window of a scene
+  resized       by --resize or --size
+  rejected      copied, because the confidence is below --min-confidence (the column restored is false)
 
 With a restorer of quarter turns, the pages of PDF files (needs unshift[pages]) and of TIFF files are judged one by one,
 and the table has a row for each. A PDF is only appended to: new rotation entries, and no other byte changes. A JPEG is
 turned without loss if jpegtran is installed and its size allows.
 
-Images are restored at their own size if the restorer takes any size (the presets seam and paper do; a warning says so
-if the images are unlike those it was trained on). For a restorer of one size, --resize or --size scales the images
-first. The network sees the margin of --pad, but it is not written.
+Images are restored at their own size if the restorer takes any size (the presets seam and paper do). For a restorer of
+one size, --resize or --size scales the images first. The network sees the margin of --pad, but it is not written.
 
-OUT/poses.csv has one row per file. down and right are the shift in pixels, from 0 to size-1 as it is circular; with
---pad the shortest one, so that -2 is 2 up or left. turn is the name of the turn; angle is in degrees,
-counter-clockwise. confidence is from 0 to 1; tied is true if several poses had the same score. Only the columns that
-the restorer estimates are present. With --min-confidence, the column restored is false for images copied unchanged.
-
-Sequences of FASTA files are rotated to their start, as by `unshift orient`, and written to one file OUT; their table
-has the name of OUT and the ending .csv. The exit code is 1 if --min-confidence left sequences unchanged.
+Sequences of FASTA files are rotated as by `unshift orient` and written to one file OUT, with a table beside it.
 
 \b
 Examples:
   unshift restore shifted/ -r photos.safetensors -o restored/
   unshift restore photos/ -r photos.safetensors -o restored/ --min-confidence 0.5
   unshift restore a.png b.png -r mnist --resize -o restored/
-  unshift restore scans/ -r mnist-rotation --resize -o upright/
 """
 
 from __future__ import annotations
@@ -79,7 +77,7 @@ def restore(
     images: Annotated[list[Path], typer.Argument(metavar="IMAGES...", help=IMAGES_HELP)],
     restorer: options.Model,
     out: Annotated[Path, typer.Option("--out", "-o", help=OUT_HELP)],
-    min_confidence: options.OwnMinConfidence = None,
+    min_confidence: options.MinConfidence = None,
     skip_unreadable: options.SkipUnreadable = False,
     resize: Annotated[
         bool, options.images_option("--resize", help="First scale the images to the size the restorer was made for.")
@@ -145,15 +143,13 @@ def _restored(
         by_name = [(str(target), asdict(result)) for target, result in zip(mine, own, strict=True)]
         gathered = dict(ranks.gathered_json(by_name))
         results = {target: Result(**gathered[str(target)]) for target in targets}
-        rows = []
-        for target, result in results.items():
-            if result.pose is not None:
-                for row in result.pages or [{"page": 1} | result.pose | {"written": result.written}]:
-                    rows.append({"file": target.relative_to(out).as_posix(), **row})
-                    if restoring.min_confidence:
-                        rows[-1]["restored"] = row["written"] != "rejected"
-        if all(result.pages is None for result in results.values()):
-            rows = [{key: value for key, value in row.items() if key != "page"} for row in rows]
+        paged = {"page": 1} if any("page" in row for result in results.values() for row in result.rows) else {}
+        rows = [
+            {"file": target.relative_to(out).as_posix(), **paged, **row}
+            | ({"restored": row["written"] != "rejected"} if restoring.min_confidence else {})
+            for target, result in results.items()
+            for row in result.rows
+        ]
         if not rows:
             first = next(iter(results.values()))
             raise ValueError(f"none of the {len(results):,} files can be restored: {first.problem}")
@@ -161,7 +157,7 @@ def _restored(
             write_table(out / TABLE, rows, force)  # first: of two runs into one folder, one ends here
         ranks.gathered_json([])  # the other ranks wait for it
         for target, (_, file) in zip(mine, files, strict=True):
-            if results[target].pose is not None:
+            if results[target].rows:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 file.replace(target)
     return results, rows
@@ -169,22 +165,22 @@ def _restored(
 
 def _print_summary(results: dict[Path, Result], table: Path, rows: list[dict[str, Any]] | None) -> None:
     """Print the number of restored files and name those with losses, or print the rows as JSON."""
-    skipped = [result for result in results.values() if result.pose is None]
+    skipped = [result for result in results.values() if not result.rows]
     for result in skipped:
         warn(f"skipped: {result.problem}")
     if rows is not None:
         print_json(rows)
         return
-    written = Counter(result.written for result in results.values() if result.pose is not None)
+    written = Counter(result.written for result in results.values() if result.rows)
     count = written.total() - written["rejected"]
     rejected = f"; {written['rejected']:,} of low confidence copied unchanged" if written["rejected"] else ""
     refused = f"; {len(skipped):,} skipped" if skipped else ""
     moved = count - written["copied"]
     print(f"{count:,} images restored, {moved:,} of them moved{rejected}{refused}; their poses are in {table}")
     doubtful = [
-        f"{result.source} page {row['page']}" if result.pages else result.source
+        f"{result.source} page {row['page']}" if "page" in row else result.source
         for result in results.values()
-        for row in result.pages or [{"written": result.written}]
+        for row in result.rows
         if row["written"] == "rejected"
     ]
     if doubtful:

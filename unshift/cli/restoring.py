@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,12 +46,10 @@ class Result:
     """The result of one file, as plain data that processes exchange."""
 
     source: str
-    pose: dict[str, Any] | None = None  # its columns of the table of poses; None for a file that was refused
+    rows: list[dict[str, Any]] = field(default_factory=list)  # of the table: one, one for each page, or none if refused
     written: str = ""  # `"copied"`; `"rejected"` if copied for a low confidence; or see `image_files.write_moved`
     problem: str = ""  # the reason why it was refused
     grey: bool = True
-    pages: list[dict[str, Any]] | None = None
-    """The rows of the pages of a document, in place of ``pose``'s."""
 
 
 def turns_pages(model: Restorer | Chain) -> bool:
@@ -159,7 +157,7 @@ class Restoring:
         moved = turn_document(self.reader, source, destination, self.model, poses)
         kinds = {row["written"] for row in rows}
         written = "rejected" if kinds == {"rejected"} else moved
-        return Result(str(source), rows[0], written, pages=rows)
+        return Result(str(source), rows, written)
 
     def _refuse(self, source: Path, error: Refused) -> Result:
         if not self.skip:
@@ -205,7 +203,8 @@ class Restoring:
             shutil.copyfile(picture.source, picture.destination)
         else:
             written = write_moved(picture, self.model, pose)
-        return Result(str(picture.source), self._columns(pose), written, grey=is_grey(picture.image))
+        row = self._columns(pose) | {"written": written}
+        return Result(str(picture.source), [row], written, grey=is_grey(picture.image))
 
     def _columns(self, pose: Estimate) -> dict[str, Any]:
         """Return the columns of the table for one image."""

@@ -39,7 +39,7 @@ def verify(
         int | None, typer.Option(min=1, metavar="N", help="Check at most N moves of each image.", show_default=False)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Check every move of every image.")] = False,
-    min_confidence: options.MinConfidence = 0.0,
+    min_confidence: options.MinConfidence = None,
     split: options.Split = None,
     limit: options.Limit = None,
     size: options.Size = None,
