@@ -24,7 +24,7 @@ from unshift.files import describe_size, load, pretrained, read_header
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
-NAMES = ("index", "results", "comparison", "sequences", "scenes", "scaling")
+NAMES = ("index", "results", "comparison", "sequences", "scenes", "scaling", "pages")
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in NAMES))
 
 

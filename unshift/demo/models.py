@@ -14,11 +14,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 import unshift
 from unshift.data import root
 from unshift.files import write_atomically
+from unshift.pose_network import strided_correlation
 
 
 def export_module(
@@ -83,26 +83,47 @@ class Windows(nn.Module):
 
     def __init__(self, scorer: Any) -> None:
         super().__init__()
-        self.layers: list[Any] = list(scorer.local)
-        assert all(layer.worst < 2**24 and layer.weight.shape[-1] % 2 for layer in self.layers)
-        self.taps = max(layer.weight.shape[-1] for layer in self.layers)
-        self.margin = sum(layer.weight.shape[-1] // 2 for layer in self.layers)
-        self.scale, self.largest = scorer.pixel_scale, scorer.largest
+        self.scorer, widths = scorer, [layer.weight.shape[-1] for layer in scorer.local]
+        assert all(width % 2 for width in widths)
+        self.taps, self.margin = max(widths), sum(width // 2 for width in widths)
 
     def forward(self, windows: Tensor) -> Tensor:
         """Score the positions between the margins."""
-        features = (windows * self.scale).round().clamp(-self.largest, self.largest)
-        for layer in self.layers:
-            sums = F.conv1d(features, layer.weight.to(torch.float32), layer.bias.to(torch.float32))
-            if layer.divisor is None:
-                return sums.squeeze(1)
-            if layer.activation == "abs":
-                sums = sums.abs()
-            least = -self.largest if layer.activation == "none" else 0
-            # No sum reaches 2^24, so dividing by more gives the same quotients.
-            divisor = layer.divisor.clamp(max=2**24).to(torch.float32)
-            features = sums.div(divisor[:, None]).floor().clamp(least, self.largest)
-        raise AssertionError("the last layer has no divisor")
+        return last_sums(self.scorer, windows).squeeze(1)
+
+
+class Evidence(nn.Module):
+    """What each position of an image of any size says: float32 ``(batch, positions)`` that hold integers.
+
+    Args:
+        scorer: A scorer of poses whose sums stay below 2^24.
+    """
+
+    def __init__(self, scorer: Any) -> None:
+        super().__init__()
+        self.scorer = scorer
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the sums of the last layer, of which the score is the mean."""
+        return last_sums(self.scorer, images).flatten(1)
+
+
+def last_sums(scorer: Any, images: Tensor) -> Tensor:
+    """Return the sums of a scorer's last layer, without padding: integers in float32, because none reaches 2^24."""
+    features = (images * scorer.pixel_scale).round().clamp(-scorer.largest, scorer.largest)
+    for layer in scorer.local:
+        assert layer.worst < 2**24
+        weight, bias = layer.weight.to(torch.float32), layer.bias.to(torch.float32)
+        sums = strided_correlation(features, weight, bias, layer.stride or 1)
+        if layer.divisor is None:
+            return sums
+        if layer.activation == "abs":
+            sums = sums.abs()
+        least = -scorer.largest if layer.activation == "none" else 0
+        # No sum reaches 2^24, so dividing by more gives the same quotients.
+        divisor = layer.divisor.clamp(max=2**24).to(torch.float32).view(-1, *[1] * scorer.axes)
+        features = sums.div(divisor).floor().clamp(least, scorer.largest)
+    raise AssertionError("the last layer has no divisor")
 
 
 def export_windows(windows: Windows, path: Path) -> None:
@@ -110,3 +131,10 @@ def export_windows(windows: Windows, path: Path) -> None:
     example = torch.zeros(2, 4, 2 * windows.margin + 100)
     length = torch.export.Dim("length", min=2 * windows.margin + 1)
     export_module(windows, example, path, {2: length}, ("windows", "scores"))
+
+
+def export_evidence(evidence: Evidence, path: Path) -> None:
+    """Export the graph of one image of any size that has a position."""
+    least = evidence.scorer.least
+    sides = {axis: torch.export.Dim(name, min=least) for axis, name in ((2, "height"), (3, "width"))}
+    export_module(evidence, torch.zeros(1, 1, least + 100, least + 60), path, sides, ("images", "scores"))

@@ -31,14 +31,15 @@ from unshift.coordinates import Pose
 from unshift.data import DataError, dataset, prepare, to_float
 from unshift.data.catalogue import DATASETS
 from unshift.data.sequences import MEANING, encode, oriented
-from unshift.demo.models import Windows, export_module, export_windows, put
+from unshift.demo.models import Evidence, Windows, export_evidence, export_module, export_windows, put
 from unshift.demo.runtime import VERSION
 from unshift.exact import Curve
+from unshift.files import pretrained
 from unshift.shifts import apply
 
 PAGE, SAMPLES = (Path(__file__).with_name(name) for name in ("page", "samples"))
 PER_CLASS = 5
-GENOMES = "mitogenome"
+GENOMES, PAGES = "mitogenome", "pages"
 START = (-5, 9)
 """The shift that the page opens with: 5 up, 9 right."""
 WAVES = [[wave(math.radians(degrees)) for degrees in range(46)] for wave in (math.cos, math.sin)]
@@ -98,13 +99,13 @@ def write(
     runtime: Mapping[str, Path],
     progress: Progress = lambda _: None,
     choices: Sequence[Choice] | None = None,
-    sequences: bool = True,
+    others: bool = True,
 ) -> None:
     """Write the page to ``folder``, which may hold an older one.
 
     ``runtime`` is the result of :func:`unshift.demo.runtime.runtime_files`; ``progress`` is called with a line before
-    each long step; ``choices`` are the datasets, by default all whose images are present; with ``sequences``, the page
-    has the genomes tab.
+    each long step; ``choices`` are the datasets, by default all whose images are present; with ``others``, the page
+    has the tabs of genomes and pages.
     """
     for name in ("runtime", "models", "samples"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -125,7 +126,8 @@ def write(
         "start": list(START),
         "waves": WAVES,
         "entries": [_entry(choice, folder, progress) for choice in choices],
-        "genomes": _genomes(folder, progress) if sequences else None,
+        "genomes": _genomes(folder, progress) if others else None,
+        "pages": _pages(folder, progress) if others and PAGES in pretrained() else None,
     }
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
@@ -212,9 +214,7 @@ def _genomes(folder: Path, progress: Progress) -> dict[str, Any]:
     first is on the other strand.
     """
     stage = unshift.load(GENOMES).stages[0]
-    scorer: Any = stage.scorer
-    knots = [[0, 0], *(stage.curve.describe() if stage.curve else []), [Curve.WHOLE, Curve.WHOLE]]
-    windows = Windows(scorer)
+    windows = Windows(stage.scorer)
     place = "samples/mitogenomes.fa"
     (folder / place).write_bytes(gzip.decompress((SAMPLES / "mitogenomes.fa.gz").read_bytes()))
     return {
@@ -222,11 +222,30 @@ def _genomes(folder: Path, progress: Progress) -> dict[str, Any]:
         "sample": place,
         "taps": windows.taps,
         "margin": windows.margin,
-        "unit": scorer.score_unit,
-        "knots": [[x / Curve.WHOLE, y / Curve.WHOLE] for x, y in knots],
+        **_confidence(stage),
         "letters": {letter: encode(letter).flatten().tolist() for letter in MEANING},
         "complement": {letter: oriented(letter, 0, 1) for letter in MEANING},
     }
+
+
+def _pages(folder: Path, progress: Progress) -> dict[str, Any]:
+    """Write the model of the pages tab; return its entry in the manifest. The page itself turns and reduces images."""
+    restorer: Any = unshift.load(PAGES)
+    evidence = Evidence(restorer.scorer)
+    return {
+        "model": put(folder, f"{PAGES}-evidence", partial(export_evidence, evidence), progress),
+        "reach": restorer.scorer.least,
+        "fraction": restorer.scorer.fraction,
+        "longest": restorer.coordinates.longest,
+        "least": restorer.min_confidence,
+        **_confidence(restorer),
+    }
+
+
+def _confidence(stage: Any) -> dict[str, Any]:
+    """Return what the page needs to compute a confidence from scores."""
+    knots = [[0, 0], *(stage.curve.describe() if stage.curve else []), [Curve.WHOLE, Curve.WHOLE]]
+    return {"unit": stage.scorer.score_unit, "knots": [[x / Curve.WHOLE, y / Curve.WHOLE] for x, y in knots]}
 
 
 def _first_sample(restorer: nn.Module, classifier: nn.Module, images: Tensor, labels: list[int]) -> int:

@@ -63,7 +63,7 @@ async function loadManifest() {
   }
   if (!manifest.entries.length) throw new Error("this page was written without a dataset");
   work.manifest = manifest;
-  connectTabs([...(manifest.entries.some((entry) => entry.scene) ? ["scenes"] : []), ...(manifest.genomes ? ["genomes"] : [])]);
+  connectTabs([...(manifest.entries.some((entry) => entry.scene) ? ["scenes"] : []), ...(manifest.genomes ? ["genomes"] : []), ...(manifest.pages ? ["pages"] : [])]);
   $("modes").querySelector("[data-mode=pose]").hidden = !manifest.entries.some((entry) => entry.pose);
   $("datasets").replaceChildren(...manifest.entries.map((entry) => {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: entry.title });

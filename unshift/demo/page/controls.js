@@ -178,8 +178,8 @@ function connectFiles() {
   document.addEventListener("drop", (event) => {
     event.preventDefault();
     const file = event.dataTransfer?.files[0];
-    if (tab() === "genomes") opened.get("genomes")?.then(({ drop }) => drop(file));
-    else if (tab() === "images") upload(file);
+    if (tab() === "images") upload(file);
+    else opened.get(tab())?.then(({ drop }) => drop?.(file));
   });
 }
 
@@ -208,7 +208,7 @@ function connectMaps() {
   }
 }
 
-/** Open a tab. The scripts of the scenes and genomes tabs are loaded when first opened. */
+/** Open a tab. The scripts of the other tabs are loaded when first opened. */
 async function openTab(name) {
   document.documentElement.dataset.tab = name;
   for (const button of $("tabs").children) button.setAttribute("aria-pressed", button.dataset.tab === name);
@@ -219,7 +219,7 @@ async function openTab(name) {
     await (await opened.get(name)).open();
   } catch (error) {
     opened.delete(name); // so that the next click tries again
-    $({ scenes: "scene-words", genomes: "fasta-note" }[name]).textContent = `A part of this page could not be loaded (${error.message}).`;
+    $({ scenes: "scene-words", genomes: "fasta-note", pages: "page-note" }[name]).textContent = `A part of this page could not be loaded (${error.message}).`;
   }
 }
 

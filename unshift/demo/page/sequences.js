@@ -95,7 +95,7 @@ export function choose(scores, strands) {
 }
 
 /** The softmax of the highest score, in steps of 2^(1/1024) as in unshift.exact.confidence, calibrated. */
-function confidence(scores, best, { unit, knots }) {
+export function confidence(scores, best, { unit, knots }) {
   const step = (unit / Math.LN2) * 1024;
   let total = 0;
   for (const map of scores) for (const value of map) total += 2 ** (-Math.floor((best - value) * step) / 1024);

@@ -55,19 +55,28 @@ function checkSize([width, height]) {
   if (width * height > PIXELS) throw new Error(`it is ${width}x${height} pixels; the maximum is 40 million`);
 }
 
-/** Read a file as an image [channels, height, width]: { image, notes }. Throw an Error with the reason if it is invalid. */
-export async function readUpload(file, [channels, height, width]) {
+/** Decode an image file: { image, notes }. Throw an Error with the reason if it is invalid. */
+export async function openImage(file) {
   if (file.size === 0) throw new Error("it is empty");
   if (file.size > MEGABYTES * 1e6) throw new Error(`it is ${megabytes(file.size)}; the maximum is ${MEGABYTES} MB`);
   const { size, notes } = inspect(new Uint8Array(await file.arrayBuffer()));
   if (size) checkSize(size);
-  let bitmap;
+  let image;
   try {
-    bitmap = await createImageBitmap(file);
+    image = await createImageBitmap(file);
   } catch {
     throw new Error("it is not an image that this browser can read");
   }
-  checkSize([bitmap.width, bitmap.height]);
+  checkSize([image.width, image.height]);
+  return { image, notes };
+}
+
+/** The grey of a pixel, 0 to 255, as Pillow computes it. */
+export const grey = (rgba, at) => (rgba[at] * 19595 + rgba[at + 1] * 38470 + rgba[at + 2] * 7471 + 32768) >> 16;
+
+/** Read a file as an image [channels, height, width]: { image, notes }. */
+export async function readUpload(file, [channels, height, width]) {
+  const { image: bitmap, notes } = await openImage(file);
   const side = Math.min(bitmap.width, bitmap.height);
   const canvas = Object.assign(document.createElement("canvas"), { width, height });
   const context = canvas.getContext("2d", { willReadFrequently: true });
@@ -79,9 +88,8 @@ export async function readUpload(file, [channels, height, width]) {
   const pixels = context.getImageData(0, 0, width, height).data, plane = width * height;
   const image = new Float32Array(channels * plane);
   for (let i = 0; i < plane; i++) {
-    const [red, green, blue] = pixels.subarray(4 * i, 4 * i + 3);
-    if (channels === 3) [red, green, blue].forEach((value, c) => { image[c * plane + i] = value / 255; });
-    else image[i] = ((red * 19595 + green * 38470 + blue * 7471 + 32768) >> 16) / 255;
+    if (channels === 3) pixels.subarray(4 * i, 4 * i + 3).forEach((value, c) => { image[c * plane + i] = value / 255; });
+    else image[i] = grey(pixels, 4 * i) / 255;
   }
   if (channels === 1 && edge(image, height, width) > 0.5) {
     image.forEach((value, i) => { image[i] = 1 - value; });

@@ -61,7 +61,13 @@ async function locate({ text, about }) {
   return sequences.locate(text, about, async (data, dims) => (await outputs(about.model, new ort.Tensor("float32", data, dims))).scores.data);
 }
 
-const jobs = { start, locate, load: async ({ models }) => { for (const url of models) await session(url); }, run };
+/** Estimate which way up a page is. */
+async function judge({ image, size, about }) {
+  const pages = await import("./scans.js");
+  return pages.judge(image, size, about, async (data, dims) => (await outputs(about.model, new ort.Tensor("float32", data, dims))).scores.data);
+}
+
+const jobs = { start, locate, judge, load: async ({ models }) => { for (const url of models) await session(url); }, run };
 let last = Promise.resolve();
 
 onmessage = ({ data: { id, job, ...given } }) => {
