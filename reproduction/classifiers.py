@@ -75,7 +75,6 @@ RECIPES = {
     "lenet5-mnist-augmented": Recipe("lenet5", "mnist", _GREY, scope=3),
     "lenet5-mnist-shifts": Recipe("lenet5", "mnist", _GREY, scope=16),
     "lenet5-fashion-mnist": Recipe("lenet5", "fashion-mnist", _GREY),
-    "lenet5-fashion-mnist-augmented": Recipe("lenet5", "fashion-mnist", _GREY, scope=3),
     "vgg16-cifar10": _cifar("vgg16", 0, 8, window=32, batch_size=128, learning_rate=0.1, bfloat16=True),
     "mobilenet-v2-cifar10": _cifar("mobilenet-v2", 0, 9, window=32, batch_size=128, learning_rate=0.1),
     "resnet20-cifar10-plain": _cifar("resnet20", 6, 2, **_PLAIN),

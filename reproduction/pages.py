@@ -180,6 +180,7 @@ def pages(role: str, package: str) -> list[Page]:
     if not path.exists():
         made = set_pages(role) if package == "set" else islice(rendered(package, PACKAGES[role][package]), MOST)
         part = path.with_suffix(".part")
+        part.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(part, "w") as archive:
             rows = []
             for at, page in enumerate(made):

@@ -80,7 +80,7 @@ class Setting:
 
 
 _PADDED, _PHOTOS = "CIFAR-10 test, padded to 40x40", "CIFAR-10 test, 32x32"
-_DIGITS, _CLOTHES = "MNIST test, 32x32", "Fashion-MNIST test, 32x32"
+_DIGITS = "MNIST test, 32x32"
 SETTINGS = {
     "mnist": Setting(_DIGITS, "mnist-10k", "lenet5-mnist", ("mnist", "mnist-paper")),
     "mnist-augmented": Setting(_DIGITS, "mnist-10k", "lenet5-mnist-augmented", ("mnist",)),
@@ -90,8 +90,7 @@ SETTINGS = {
     "cifar10-mobilenet-v2": Setting(_PADDED, "cifar10", "mobilenet-v2-cifar10", ("cifar10",), 1000),
     "cifar10-plain": Setting(_PHOTOS, "cifar10", "resnet20-cifar10-plain", ("cifar10-seam",), 2000),
     "cifar10-resnet18-plain": Setting(_PHOTOS, "cifar10", "resnet18-cifar10-autoattack", ("cifar10-seam",), 1000),
-    "fashion-mnist": Setting(_CLOTHES, "fashion-mnist", "lenet5-fashion-mnist", ("fashion-mnist",)),
-    "fashion-mnist-augmented": Setting(_CLOTHES, "fashion-mnist", "lenet5-fashion-mnist-augmented", ("fashion-mnist",)),
+    "fashion-mnist": Setting("Fashion-MNIST test, 32x32", "fashion-mnist", "lenet5-fashion-mnist", ("fashion-mnist",)),
 }
 """The cases of the paper, and ours."""
 

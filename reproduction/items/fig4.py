@@ -8,18 +8,13 @@ Cost: 1 min to 3 min for each case.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from reproduction import translation
 from reproduction.records import Options, Result
 from reproduction.tables import Block
 
-PAIRS = {name: f"{name}-augmented" for name in ("mnist", "fashion-mnist")}
-"""A classifier trained without shifts, and the same one trained with shifts."""
-SINGLE = "cifar10-vgg16"
-"""A classifier trained with shifts only."""
-CASES = translation.needs(*itertools.chain(*PAIRS.items()), SINGLE)
+CASES = translation.needs("mnist", "mnist-augmented", "cifar10-vgg16")
 
 
 def measure(case: str, options: Options) -> Result:
@@ -30,7 +25,7 @@ def measure(case: str, options: Options) -> Result:
 def tables(results: dict[str, Any], case: str) -> list[Block]:
     """Return the table; with the first of a pair, the curves of both."""
     blocks: list[Block] = [translation.table(results[case])]
-    if case in (*PAIRS, SINGLE):
-        pair = [results[name] for name in (case, PAIRS.get(case)) if name in results]
+    if case != "mnist-augmented":
+        pair = [results[name] for name in (case, f"{case}-augmented") if name in results]
         blocks.insert(0, translation.curve(f"fig4-{case}", pair))
     return blocks

@@ -3,19 +3,13 @@
 python -m reproduction.train.cifar10_paper --out cifar10-paper.safetensors
 """
 
-from __future__ import annotations
+from dataclasses import replace
 
-from typing import Any
+from reproduction.train import cifar10
+from reproduction.train.common import main
 
-import unshift
-from reproduction.train.cifar10 import HELD_OUT, images
-from reproduction.train.common import fit, main
-
-
-def train(**options: Any) -> unshift.Restorer:
-    """Fit the preset ``paper`` on CIFAR-10."""
-    return fit("cifar10", images("train"), "paper", {"pad": 4}, HELD_OUT, **options)
-
+FIT = replace(cifar10.FIT, preset="paper", recipe={})
+HELD_OUT, images, train = FIT.HELD_OUT, FIT.images, FIT.train
 
 if __name__ == "__main__":
     main()

@@ -1,8 +1,8 @@
 """The command of every training script: train, measure on the test set, and save.
 
 Each script has ``images(split)``, which returns prepared images, ``HELD_OUT``, the number of training images held out,
-and ``train(**options)``, which returns a restorer calibrated on these; one has ``measure(restorer)`` too. The test set
-is measured once, at the end.
+and ``train(**options)``, which returns a restorer calibrated on these; one has ``measure(restorer)`` too. Those that
+only call ``unshift.fit`` with a data set have all three as a :class:`Fit`. The test set is measured once, at the end.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from unshift.evaluation import calibrate, rates_from, restoration_rates
 from unshift.pose_network import PoseEstimator
 from unshift.training.images import Examples
 
-__all__ = ["Prepared", "calibrate_on_held_out", "fit", "main", "prepared", "seeded", "seeded_pose"]
+__all__ = ["Fit", "Prepared", "calibrate_on_held_out", "fit", "main", "prepared", "seeded", "seeded_pose"]
 
 
 class Prepared(Dataset[Tensor]):
@@ -66,6 +67,28 @@ def seeded_pose(seed: int, in_channels: int, **network: Any) -> PoseEstimator:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return PoseEstimator(in_channels, **network)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A restorer that one call of ``unshift.fit`` makes from a data set."""
+
+    data: str
+    preset: str | dict[str, Any]
+    """A preset, or the arguments of a network whose weights follow from seed 0."""
+    preparation: dict[str, Any]
+    recipe: dict[str, Any] = field(default_factory=dict)
+    HELD_OUT: int = 5000
+
+    def images(self, split: str) -> Tensor:
+        """Return the images of a split, prepared."""
+        return prepared(self.data, split, self.preparation)
+
+    def train(self, **options: Any) -> unshift.Restorer:
+        """Fit on the training images."""
+        preset = self.preset if isinstance(self.preset, str) else seeded(0, **self.preset)
+        settings = {**self.recipe, **options}
+        return fit(self.data, self.images("train"), preset, self.preparation, self.HELD_OUT, **settings)
 
 
 def calibrate_on_held_out(restorer: Any, images: Any, held_out: int | float) -> None:

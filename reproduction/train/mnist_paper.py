@@ -3,19 +3,13 @@
 python -m reproduction.train.mnist_paper --out mnist-paper.safetensors
 """
 
-from __future__ import annotations
+from dataclasses import replace
 
-from typing import Any
+from reproduction.train import mnist
+from reproduction.train.common import main
 
-import unshift
-from reproduction.train.common import fit, main
-from reproduction.train.mnist import HELD_OUT, images
-
-
-def train(**options: Any) -> unshift.Restorer:
-    """Fit the preset ``paper`` on MNIST."""
-    return fit("mnist", images("train"), "paper", {"resize": [32, 32]}, HELD_OUT, **options)
-
+FIT = replace(mnist.FIT, preset="paper")
+HELD_OUT, images, train = FIT.HELD_OUT, FIT.images, FIT.train
 
 if __name__ == "__main__":
     main()
