@@ -80,7 +80,7 @@ def test_a_classifier_that_does_not_fit(classifier, message, tmp_path):
 class Branching(Shifts):
     """A user's own kind of coordinates, whose canvas depends on values."""
 
-    def canvas(self, images):
+    def canvases(self, images):
         return super().canvases(images if images.sum() > 0 else -images)
 
 

@@ -182,7 +182,7 @@ def test_a_rejected_image_does_not_count_as_restored():
 
 @pytest.mark.parametrize("kind", [name for name in KINDS if name != "polar"])
 def test_the_pose_of_a_rejected_image_changes_nothing(kind):
-    arguments = {"turns": ["quarter"], "padded": [2], "scene": [(6, 6)]}
+    arguments = {"turns": ["quarter"], "padded": [2], "scene": [(6, 6)], "poses": ["quarter"], "angles": [6]}
     coordinates, images = KINDS[kind](*arguments.get(kind, ())), torch.rand(2, 1, 6, 6)
     still = Pose(torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64), share(0, 0))
     assert torch.equal(coordinates.undo(images, still), images)

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import Rows, bad, classify, good, good_json
+from commands import Rows, bad, classify, good, good_json, run
 from PIL import Image
-from safetensors.torch import save_file
 from torch import nn
 
 import unshift
 from unshift import classifiers, evaluation
-from unshift.data import dataset, prepare, to_float
+from unshift.data import to_float
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
@@ -45,16 +44,10 @@ def test_evaluate_with_a_classifier_of_any_kind(kind, made, pixels):
 BAD_NETS = """
 import torch
 from torch import nn
-number = 3
 def text(): return 'net'
 def fails(): raise KeyError('weights')
-def needs(x): return x
-def flat(): return nn.Flatten(0)
 def pixels(): return nn.Identity()
-def colour(): return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4, 3))
 def two(): return nn.Sequential(nn.Flatten(), nn.Linear(144, 2))
-class Pair(nn.Module):
-    def forward(self, x): return x, x
 """
 
 
@@ -65,22 +58,14 @@ class Pair(nn.Module):
         ("folder", "folder"),
         ("text.pt", "TorchScript"),
         ("text.pt2", "torch.export"),
-        ("weights.safetensors", "TorchScript"),
-        ("other_size.pt", "mat1 and mat2"),
         ("other_size.pt2", "(2, 1, 12, 12)"),
         ("two_inputs.pt2", "2 inputs"),
         ("no_such_module:f", "no_such_module"),
-        ("nets_broken:f", "nothing_of_that_name"),
         ("nets_bad:absent", "'absent'"),
-        ("nets_bad:number", "int"),
         ("nets_bad:text", "str"),
         ("nets_bad:fails", "weights"),
-        ("nets_bad:needs", "required positional argument"),
-        ("nets_bad:flat", "(288,)"),
         ("nets_bad:pixels", "(2, 1, 12, 12)"),
-        ("nets_bad:Pair", "tuple"),
         ("nets_bad:two", "2 classes"),
-        ("nets_bad:colour", "3 channels"),
     ],
 )
 def test_a_bad_classifier_is_refused_in_one_line(spec, words, made):
@@ -91,15 +76,11 @@ def test_a_bad_classifier_is_refused_in_one_line(spec, words, made):
     Path("folder").mkdir()
     for name in ("text.pt", "text.pt2"):
         Path(name).write_text("hello")
-    save_file({"a": torch.zeros(1)}, "weights.safetensors")
     Path("nets_bad.py").write_text(BAD_NETS)
-    Path("nets_broken.py").write_text("import nothing_of_that_name\n")
     if spec == "two_inputs.pt2":
         torch.export.save(torch.export.export(Sum(), (torch.rand(1, 3), torch.rand(1, 3))), spec)
     elif spec == "other_size.pt2":
         torch.export.save(torch.export.export(Rows(), (torch.rand(1, 1, 9, 9),)), spec)
-    elif spec == "other_size.pt":
-        torch.jit.trace(nn.Sequential(nn.Flatten(), nn.Linear(81, 3)), torch.rand(1, 1, 9, 9)).save(spec)
     message = bad(*classify(made, spec))
     assert spec in message
     assert words in message
@@ -117,7 +98,9 @@ def test_a_classifier_gets_images_of_one_size(made):
         Image.effect_noise((width, 14), 50).save(f"labelled/{number}/a.png")
     command = ("evaluate", "labelled", "--restorer", made / "paper.safetensors")
     good(*command)
-    assert "--size" in bad(*command, "--classifier", "net.pt")
+    result = run(*command, "--classifier", "net.pt")
+    assert result.exit_code == 2
+    assert "--size" in result.stderr
     good(*command, "--classifier", "net.pt", "--size", 14)
 
 
@@ -127,14 +110,10 @@ def test_a_shipped_classifier_gets_images_of_its_size():
     assert row["restored"][0] > row["without"][0]
 
 
-@pytest.mark.parametrize("kind", ["script", "function"])
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
-def test_a_classifier_gets_images_in_its_dtype(dtype, kind, made):
-    spec = "net.pt" if kind == "script" else f"my_{dtype}:net"
-    net = nn.Sequential(nn.Flatten(), nn.Linear(144, 3)).to(getattr(torch, dtype))
-    torch.jit.script(net).save("net.pt")
-    Path(f"my_{dtype}.py").write_text("import torch\nnet = torch.jit.load('net.pt')\n")
-    still, moved = good_json(*classify(made, spec))["scopes"]
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_a_classifier_gets_images_in_its_dtype(dtype, made):
+    torch.jit.script(nn.Sequential(nn.Flatten(), nn.Linear(144, 3)).to(getattr(torch, dtype))).save("net.pt")
+    still, moved = good_json(*classify(made, "net.pt"))["scopes"]
     assert still["restored"] == moved["restored"]
 
 
@@ -148,9 +127,3 @@ def test_the_classifiers_of_the_package():
         assert not model.training
     with pytest.raises(ValueError, match="lenet5-mnits"):
         classifiers.load("lenet5-mnits")
-
-
-def test_the_shipped_lenet_classifies_digits():
-    test = dataset("mnist-10k", "test")
-    images = prepare(to_float(test.images[:1000]), {"resize": [32, 32]})
-    assert evaluation.accuracy(classifiers.load("lenet5-mnist"), images, test.labels[:1000]) > 0.98

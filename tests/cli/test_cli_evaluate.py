@@ -43,12 +43,17 @@ def test_evaluate_measures_the_rates(made, pixels):
     assert re.search(r"\d+ to \d+%", good(*command, "-n", 4).stdout)  # the interval of a rate of few images
 
 
-def test_evaluate_passes_images_of_low_confidence(made, pixels, rows_file):
-    command = ("evaluate", made / "blobs.npy", "--restorer", made / "dense.safetensors", "--min-confidence", 0.5)
-    confidence = unshift.load(made / "dense.safetensors").estimate(pixels).confidence
-    assert good_json(*command)["passed"] == float((confidence < 0.5).double().mean())
-    bare, passed = (good_json(*classify(made, rows_file, *more))["scopes"] for more in ((), ("--min-confidence", 1)))
-    assert bare[1]["without"] == passed[1]["without"] == passed[1]["restored"]
+def test_the_bound_of_the_file_is_the_default(made, pixels, rows_file):
+    restorer = unshift.load(made / "dense.safetensors")
+    confidence, rates = restorer.estimate(pixels).confidence, evaluation.restoration_rates(restorer, pixels)
+    restorer.min_confidence = 0.5
+    restorer.save("bounded.st")
+    command = ("evaluate", made / "labelled.npz", "-r", "bounded.st", "-c", rows_file, "--scope", 3)
+    found = good_json(*command)
+    assert found["passed"] == float((confidence < 0.5).double().mean())
+    assert found["rates"] == rates.as_dict()  # of all images
+    (row,) = good_json(*command, "--min-confidence", 1)["scopes"]
+    assert row["without"] == row["restored"]
 
 
 def test_calibrate_changes_confidences_only(made, pixels):
@@ -232,7 +237,7 @@ def test_the_report_holds_tables_and_figures(made, rows_file):
 
 
 @needs_matplotlib
-@pytest.mark.parametrize("kind", ["turns", "rotation", "chain"])
+@pytest.mark.parametrize("kind", ["turns", "rotation"])
 def test_a_report_of_every_kind_of_pose(kind, posed, rows_file):
     command = ("evaluate", posed / "labelled.npz", "--restorer", posed / f"{kind}.safetensors", "--report", "report")
     good(*command)

@@ -57,36 +57,6 @@ def test_fit_as_json_and_quiet(made):
     assert "fit" not in good(*command, *QUICK, "--force", "--quiet").stderr.replace("unshift fit", "")
 
 
-def test_fit_passes_its_options_on(made, monkeypatch):
-    seen = {}
-
-    def record(images, preset, **options):
-        seen.update(options, shape=tuple(images.shape), preset=preset)
-        raise ValueError("enough")
-
-    monkeypatch.setattr(training, "fit", record)
-    before = torch.get_num_threads()
-    bad(
-        *("fit", made / "blobs.npy", "--out", "x", "--preset", "seam", "--epochs", 7, "--batch-size", 9),
-        *("--learning-rate", 0.5, "--validation", 12, "--patience", 3, "--seed", 4, "--checkpoint", "c", "--resume"),
-        *("--drop-unusable", "--threads", 1, "--channels", 3, "--average", 0.9, "--border", "edge", "--scope", 3),
-        *("--augment", "mirror", "--augment", "windows", "--unaligned", "--quiet"),
-    )
-    torch.set_num_threads(before)
-    assert seen.pop("coordinates").describe() == unshift.coordinates.Shifts().describe()
-    assert seen == {
-        **{"shape": (80, 3, 12, 12), "preset": "seam", "epochs": 7, "batch_size": 9, "learning_rate": 0.5},
-        **{"validation": 12, "patience": 3, "seed": 4, "device": "cpu", "checkpoint": Path("c"), "resume": True},
-        **{"drop_unusable": True, "skip_unreadable": False, "data_name": "blobs.npy", "average": 0.9},
-        **{"moves": "edge", "scope": 3, "aligned": False, "classifier": None, "augment": ["mirror", "windows"]},
-        **{"workers": 0, "progress": False},
-    }
-    bad("fit", made / "blobs.npy", "--out", "x", "--validation", "0.25")
-    assert seen["validation"] == 0.25
-    assert seen["checkpoint"] == Path("x.checkpoint")
-    assert seen["learning_rate"] is seen["epochs"] is None
-
-
 @pytest.mark.parametrize(
     ("flags", "coordinates", "step"),
     [
@@ -184,40 +154,19 @@ def test_fit_refuses_bad_images_and_settings(pixels):
         return message
 
     assert "'mnits'" in refused("mnits")
-    assert "1" in refused(save("one.npy", pixels[:1]))
-    grey = torch.cat([pixels, torch.full((3, 1, 12, 12), 7, dtype=torch.uint8)])
-    assert "3 of 83" in refused(save("constant.npy", grey))
     copies = torch.cat([pixels, apply(pixels[:5], torch.tensor([[1, 2]]).expand(5, 2))])
     assert "5 of 85" in refused(save("copies.npy", copies))
-    for name in ("text.npy", "text.txt"):
-        Path(name).write_text("hello")
-        assert name in refused(name)
     Path("empty").mkdir()
     assert "empty" in refused("empty")
     fine = save("fine.npy", pixels)
-    assert "2" in refused(fine, "--channels", 2)
     assert "'train'" in refused(fine, "--split", "train")
     assert "--size" in refused(fine, "--crop")
-    assert "'dev'" in refused("mnist-10k", "--split", "dev")
-    assert "patience" in refused(fine, "--patience", 0)
-    assert "nan" in refused(fine, "--learning-rate", "nan")
     assert "--rotation" in refused(fine, "--turns", "half", "--rotation")
     assert "--ring" in refused(fine, "--turns", "half", "--ring", 0)
     assert "'seam'" in refused(fine, "--rotation", "--preset", "seam")
-    assert "cubic" in refused(fine, "--turns", "cube")
-    assert "axis 2" in refused(fine, "--ring", 2)
-    assert "average" in refused(fine, "--average", 1)
-    assert "validation" in refused(fine, "--validation", 80)
     assert "classifier" in refused(fine, "--classifier", "lenet5-mnist")
     assert "--window" in refused(fine, "--scene", 32)
-    assert "13x13" in refused(fine, "--window", 13)
     assert "empty" in refused(fine, "--window", 12, "--background", "empty")
-    np.save("nan.npy", np.full((4, 1, 5, 5), np.nan, dtype=np.float32))
-    assert "finite" in refused("nan.npy")
-    Path("mixed").mkdir()
-    for n in (8, 9):
-        Image.new("L", (n, n)).save(f"mixed/{n}.png")
-    assert "--size 8x8" in refused("mixed")
 
 
 def test_fit_skips_files_that_cannot_be_read_and_names_them(made):
@@ -261,12 +210,11 @@ def test_fit_does_not_overwrite(made):
     ("one", "other", "differ"),
     [
         ((), ("--border", "zeros"), "moves"),
-        (("--border", "zeros", "--scope", 2), ("--border", "edge", "--scope", 2), "moves"),
         (("--border", "zeros", "--scope", 2), ("--border", "zeros", "--scope", 3), "scope"),
         ((), ("--unaligned",), "aligned"),
         (("--window", 8, "--preset", "scene"), ("--window", 8, "--preset", "scene", "--scene", 20), "scene"),
     ],
-    ids=["circular", "kind", "scope", "aligned", "scene"],
+    ids=["border", "scope", "aligned", "scene"],
 )
 def test_a_finished_run_is_not_resumed_with_other_moves(made, one, other, differ):
     np.save("some.npy", np.load(made / "blobs.npy")[:20])

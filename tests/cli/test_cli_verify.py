@@ -51,12 +51,15 @@ def test_verify_fails_with_exit_code_1(made, monkeypatch):
 
 def test_verify_checks_the_restorer_with_its_min_confidence(made, pixels):
     """It was checked without: `min_confidence=1` was "0 mismatches", though all images pass unchanged."""
-    command = ("verify", made / "blobs.npy", "--restorer", made / "paper.safetensors", "--limit", 2, "--json")
-    assert good_json(*command[:-1])["exact"]
-    result = run(*command, "--min-confidence", 1)
-    assert result.exit_code == 1
-    assert json.loads(result.stdout)["mismatches"] > 0
-    assert torch.equal(unshift.load(made / "paper.safetensors", min_confidence=1)(pixels[:2]), pixels[:2])
+    restorer = unshift.load(made / "paper.safetensors", min_confidence=1)
+    restorer.save("bounded.st")
+    command = ("verify", made / "blobs.npy", "--limit", 2, "--max-moves", 9, "--restorer")
+    for changed in (("bounded.st",), (made / "paper.safetensors", "--min-confidence", 1)):
+        result = run(*command, *changed, "--json")
+        assert result.exit_code == 1
+        assert json.loads(result.stdout)["mismatches"] > 0
+    assert good_json(*command, "bounded.st", "--min-confidence", 0)["exact"]
+    assert torch.equal(restorer(pixels[:2]), pixels[:2])
 
 
 @pytest.mark.parametrize(("kind", "moves"), [("turns", 4 * 64), ("rotation", 4), ("chain", 4 * 64)])

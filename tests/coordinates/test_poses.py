@@ -132,7 +132,6 @@ def test_float_sums_in_another_order_are_caught():
         ({"axes": 1}, (90,)),
         ({"axes": 3, "channels": (4, 8), "kernel_size": 3}, (9, 10, 11)),
     ],
-    ids=str,
 )
 def test_scores_are_those_of_the_reference_in_strips_too(options, size, sum_bits, monkeypatch):
     torch.manual_seed(0)
@@ -180,7 +179,6 @@ def test_the_reference_is_a_strided_correlation_and_a_mean():
         (lambda: unshift.fit(blobs(8, 1, (8, 8)), coordinates=Poses("half"), progress=False), "paper.*look"),
         (lambda: Restorer(nn.Flatten(1), coordinates=Poses("half"))(torch.zeros(1, 1, 8, 8)), r"\(2, 64\)"),
     ],
-    ids=str,
 )
 def test_what_does_not_fit_is_named(make, message):
     if message == "PoseEstimator":

@@ -52,7 +52,8 @@ def small_mnist(url: str) -> Entry:
     """Return MNIST with the embedded 10,000 as its training split, to download from a local mirror."""
 
     def moved(file: File) -> File:
-        return replace(file, path=f"mnist/{file.name}", download_md5=md5(file.shipped.read_bytes()), shipped=None)
+        path = f"mnist/{Path(file.path).name}"
+        return replace(file, path=path, download_md5=md5(file.shipped.read_bytes()), shipped=None)
 
     embedded = mnist.MNIST_10K
     files = {split: tuple(map(moved, embedded.files[split])) for split in ("train", "test")}
@@ -64,7 +65,7 @@ def mirrored(server, monkeypatch):
     """Serve the small MNIST, as `mnist` in the catalogue."""
     monkeypatch.setitem(catalogue.DATASETS, "mnist", small_mnist(server.url))
     for file in mnist.MNIST_10K.all_files():
-        server.content[f"/mnist/{file.name}"] = file.shipped.read_bytes()
+        server.content[f"/mnist/{Path(file.path).name}"] = file.shipped.read_bytes()
     return server
 
 

@@ -147,7 +147,7 @@ def test_absent_images_are_not_offered(tmp_path, monkeypatch):
     monkeypatch.setattr(site, "_entry", lambda choice, *_: {"name": choice.name})
     assert site.samples(site.CHOICES[2]) is None
     lines: list[str] = []
-    site.write(tmp_path / "site", {}, lines.append, sequences=False)
+    site.write(tmp_path / "site", {}, lines.append, others=False)
     entries = json.loads((tmp_path / "site" / "manifest.json").read_text())["entries"]
     assert [entry["name"] for entry in entries] == ["mnist", "fashion-mnist"]
     assert len(lines) == 1

@@ -79,8 +79,9 @@ def test_a_script_calls_fit_with_the_recipe_of_the_shipped_file(name, few, monke
 @pytest.mark.parametrize("name", ["mnist_paper", "mnist_pose", "mnist_scene"])
 def test_a_trial_writes_only_where_it_is_told_and_leaves_the_test_set_alone(name, few, monkeypatch, tmp_path):
     script = import_module(f"reproduction.train.{name}")
-    monkeypatch.setattr(sys.modules["reproduction.train.mnist"], "HELD_OUT", 50)
     monkeypatch.setattr(script, "HELD_OUT", 50)
+    if hasattr(script, "FIT"):
+        monkeypatch.setattr(script, "train", replace(script.FIT, HELD_OUT=50).train)
     monkeypatch.setattr(common, "test_rates", lambda *_: pytest.fail("measured on the test set"))
     path = tmp_path / "tried.safetensors"
     common.main(script, ["--out", str(path), "--epochs", "1"])

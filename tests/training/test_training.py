@@ -25,6 +25,7 @@ from unshift import ShiftEstimator, fit
 from unshift.coordinates import Centre, Padded, Polar, Ring, Turns
 from unshift.evaluation import restoration_rates
 from unshift.network import PRESETS
+from unshift.pose_network import POSE_PRESETS
 from unshift.training import fitting, run
 from unshift.training.recipes import RECIPES, Recipe, complete
 from unshift.training.start import dequantise
@@ -109,7 +110,7 @@ def test_invalid_arguments(images, options, message):
 
 
 def test_every_preset_has_a_recipe():
-    assert list(RECIPES) == [*PRESETS, "start", "custom"]
+    assert list(RECIPES) == [*PRESETS, "start", *POSE_PRESETS, "custom"]
     for name in RECIPES:
         assert complete(name, {}).keys() == Recipe.__annotations__.keys()
     assert complete("seam", {"epochs": 3, "batch_size": None}) == {**complete("seam", {}), "epochs": 3}
@@ -282,7 +283,7 @@ def test_a_step_in_pieces_is_the_same_step(images, preset, monkeypatch):
         sizes, scores = [], run.Run._scores
         with monkeypatch.context() as patch:
             patch.setattr(run, "MAP_VALUES", values)
-            patch.setattr(run.Run, "_scores", lambda *args: sizes.append(len(args[1])) or scores(*args))  # noqa: B023
+            patch.setattr(run.Run, "_scores", lambda *args: sizes.append(len(args[1][0])) or scores(*args))  # noqa: B023
             pieces = quick(images, preset, epochs=1)
         assert max(sizes) == (1 if preset == "seam" or values == 1 else 3)
         for one, other in zip(whole.metadata["history"], pieces.metadata["history"], strict=True):
