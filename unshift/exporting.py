@@ -26,8 +26,6 @@ from unshift.exact import IntegerNetwork
 from unshift.files import load, write_atomically
 from unshift.restorer import Chain, Restorer
 
-__all__ = ["OPSET", "PROMISE", "Graph", "export", "program"]
-
 OPSET = 18
 """The version of ONNX's operators in exported files."""
 

@@ -26,24 +26,6 @@ from unshift.shifts import format_size
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = [
-    "Given",
-    "Images",
-    "as_given",
-    "background",
-    "batches",
-    "check_finite",
-    "flatten_alpha",
-    "is_grey",
-    "is_list",
-    "pixel_values",
-    "seen_by_network",
-    "stack_level",
-    "warn_if_unlike",
-    "with_pixel_values",
-    "without_palette",
-]
-
 Images = Tensor | Sequence[Tensor]
 """A tensor ``(batch, channel, *spatial)``, or a list of ``(channel, *spatial)`` of any sizes."""
 

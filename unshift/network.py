@@ -131,9 +131,6 @@ def circular_correlation(images: Tensor, weight: Tensor, method: Literal["fft", 
 
     Returns:
         ``(batch, out, *spatial)``, with the dtype of the images.
-
-    Raises:
-        ValueError: If the shapes, the dtype or the method do not fit.
     """
     size = check_images(images)
     kernel = tuple(weight.shape[2:])
@@ -196,9 +193,6 @@ class CircularFilter(nn.Module):
         bias: Whether to add one number per output channel.
         activation: ``"relu"``, ``"abs"`` or ``"none"``.
         symmetric: Average each kernel over its four quarter turns.
-
-    Raises:
-        ValueError: If a size is not positive, or there are not 1, 2 or 3 spatial axes.
     """
 
     def __init__(

@@ -37,8 +37,6 @@ from unshift.exact import Curve, Scorer, Scores, choose, is_exporting, is_traced
 from unshift.inputs import Given, as_given, check_finite, is_list, warn_if_unlike
 from unshift.shifts import check_images
 
-__all__ = ["Chain", "Estimate", "Restorer"]
-
 BLOCK = 2**19
 """Positions to choose among at a time, which bounds the memory of a call. ``benchmarks/run.py blocks``."""
 
@@ -133,9 +131,6 @@ class _Undoer(nn.Module, ABC):
 
         Warns:
             UserWarning: Once for each restorer, if the images are unlike those it was trained on.
-
-        Raises:
-            ValueError: If the images do not fit, hold NaN or infinity, or have no room for ``top`` positions.
         """
         if top is not None and (type(top) is not int or top < 1):
             raise ValueError(f"top must be 1 or more positions, got {top!r}")

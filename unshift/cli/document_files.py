@@ -79,11 +79,7 @@ def turn_document(reader: Reader, source: Path, destination: Path, model: Any, p
 
 
 def turn_pages(source: Path, destination: Path, turns: list[int]) -> None:
-    """Copy a PDF file with the entry of each page turned clockwise by some quarter turns.
-
-    Raises:
-        Refused: If the file is encrypted or damaged, or does not read back as intended.
-    """
+    """Copy a PDF file with the entry of each page turned clockwise by some quarter turns."""
     import pikepdf
 
     data = source.read_bytes()

@@ -89,11 +89,7 @@ def orient_files(
     force: bool = False,
     quiet: bool = False,
 ) -> list[Row]:
-    """Turn the sequences of files, and return the rows of the table; the arguments are those of the command.
-
-    Raises:
-        ValueError: Before anything is written, if a file cannot be read or written.
-    """
+    """Turn the sequences of files, and return the rows of the table; the arguments are those of the command."""
     from unshift.data.assemblies import read_assembly
     from unshift.data.sequences import compressed
     from unshift.distributed import count

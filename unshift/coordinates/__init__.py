@@ -63,9 +63,6 @@ def from_description(description: dict[str, Any], pad: int | None = None) -> Coo
     Args:
         description: The kind, and its arguments.
         pad: Another margin than the described one, for circular shifts of the whole image.
-
-    Raises:
-        ValueError: If there is no such kind, or it has no margin.
     """
     arguments = dict(description)
     kind = arguments.pop("kind")

@@ -21,8 +21,6 @@ from unshift.coordinates.rotation import float_dtype
 from unshift.network import as_float
 from unshift.shifts import check_images
 
-__all__ = ["Angles"]
-
 
 class Angles(Rotating):
     """Rotations of square images by any angle, about their centre. The network is a ``PoseEstimator``.

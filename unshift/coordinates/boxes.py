@@ -15,8 +15,6 @@ from torch import Tensor
 from unshift.exact import in_graphs
 from unshift.network import as_float
 
-__all__ = ["LARGEST_BOX", "box_means"]
-
 LARGEST_BOX = 64
 """Largest width of a box: sums of uint8 in a box of both placements stay below 2^24, which float32 holds."""
 

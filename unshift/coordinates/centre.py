@@ -25,8 +25,6 @@ from unshift.exact import Scores, rank_restored
 from unshift.network import ShiftEstimator
 from unshift.shifts import ravel, unravel
 
-__all__ = ["Centre"]
-
 
 class Centre(Shifts):
     """Shifts of square images, measured from their true centre. The network must have ``symmetric=True``.

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from unshift.coordinates.interface import Coordinates, Labels, Pose, Posed, rows
 
-__all__ = ["Chained", "merge_poses"]
-
 
 def merge_poses(poses: Sequence[Posed], reads: Sequence[frozenset[str]]) -> Pose:
     """Merge the poses of several stages: each part comes from the stage that reads it."""

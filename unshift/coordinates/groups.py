@@ -20,8 +20,6 @@ from unshift.coordinates.interface import Coordinates
 from unshift.exact import in_graphs
 from unshift.shifts import check_images, movable, take, view_as
 
-__all__ = ["GROUPS", "Group", "Turn", "Turning"]
-
 
 class Turn(NamedTuple):
     """One permutation of an array: axis ``a`` of the result is axis ``axes[a]`` of the input, possibly reversed."""
@@ -132,9 +130,6 @@ class Turning(Coordinates):
 
     Args:
         group: A name in :data:`GROUPS`.
-
-    Raises:
-        ValueError: If there is no such group.
     """
 
     square = True

@@ -20,8 +20,6 @@ from unshift.network import ShiftEstimator
 from unshift.pose_network import PoseEstimator
 from unshift.shifts import apply, undo
 
-__all__ = ["Coordinates", "Labels", "Pose", "Posed", "check_count", "check_finite_number", "rows"]
-
 LARGEST_COUNT = 2**15
 """Largest size or margin that coordinates accept, in pixels: larger ones are mistakes or damaged files."""
 
@@ -111,11 +109,7 @@ class Coordinates(nn.Module, ABC):
 
     @abstractmethod
     def canvases(self, images: Tensor) -> Iterable[Tensor]:
-        """Return the inputs of the network for ``images``, ``(batch, channel, *positions)`` for each copy.
-
-        Raises:
-            ValueError: If the images do not fit.
-        """
+        """Return the inputs of the network for ``images``, ``(batch, channel, *positions)`` for each copy."""
 
     @abstractmethod
     def pose(self, index: Tensor, scores: Scores, size: tuple[int, ...]) -> Pose:

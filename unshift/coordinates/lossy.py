@@ -32,9 +32,6 @@ class Moves:
         coordinates: Draws the moves, and does turns and circular shifts.
         scope: The largest shift along each axis, in pixels. None: any, for circular shifts only.
 
-    Raises:
-        ValueError: If the kind is unknown, or does not suit the coordinates or the scope.
-
     >>> from unshift.coordinates import Shifts
     >>> Moves("zeros", Shifts(), 1).move(torch.tensor([[[1, 2, 3]]]), Pose(torch.tensor([[1]]))).tolist()
     [[[0, 1, 2]]]

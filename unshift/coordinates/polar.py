@@ -39,8 +39,6 @@ from unshift.coordinates.rotation import float_dtype
 from unshift.network import ShiftEstimator, as_float
 from unshift.shifts import check_images
 
-__all__ = ["ROTATIONS", "Polar", "polar_points"]
-
 ROTATIONS: dict[str, dict[str, Any]] = {
     "paper": {"grid": {"angles": 36, "radii": 36, "ratio": 0.92, "refine": False}, "channels": None},
     "dense": {"grid": {"angles": 48, "radii": 20, "ratio": None, "refine": True}, "channels": (32, 32, 1)},

@@ -19,8 +19,6 @@ from unshift.coordinates.groups import GROUPS, Turning, turn_each
 from unshift.coordinates.interface import Labels, Pose, Posed, check_count
 from unshift.exact import Scores, largest
 
-__all__ = ["Poses"]
-
 
 class Poses(Turning):
     """The turns of a group, without shifts, undone bit for bit. The network is a ``PoseEstimator``.

@@ -14,8 +14,6 @@ from unshift.exact import Scores
 from unshift.network import ShiftEstimator
 from unshift.shifts import check_images
 
-__all__ = ["Ring"]
-
 
 class Ring(Coordinates):
     """Arrays that are circular along one axis and never move along the others.

@@ -14,8 +14,6 @@ from unshift.coordinates.interface import Coordinates, Labels, Pose, Posed, chec
 from unshift.coordinates.rotation import GRAIN, rotate_grains
 from unshift.exact import Scores, largest
 
-__all__ = ["Rotating", "corners", "sampled"]
-
 
 class Rotating(Coordinates):
     """Base class of kinds that undo rotations, quarter turns exactly.
@@ -24,9 +22,6 @@ class Rotating(Coordinates):
         angles: Number of candidates, a multiple of 4.
         refine: Interpolate the angle between candidates, by the parabola through the highest score and those beside it.
         axis: The axis that a volume rotates about.
-
-    Raises:
-        ValueError: If quarter turns are no whole number of steps, or there is no such axis.
     """
 
     def __init__(self, angles: int, refine: bool, axis: int = 0) -> None:

@@ -15,8 +15,6 @@ from torch.nn import functional as F
 from unshift.exact import in_graphs
 from unshift.shifts import check_images, movable, take, view_as
 
-__all__ = ["GRAIN", "float_dtype", "rotate", "rotate_grains"]
-
 GRAIN = 1024
 QUARTER = 90 * GRAIN
 

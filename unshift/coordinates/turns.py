@@ -27,8 +27,6 @@ from unshift.coordinates.shifts import circular_distance, draw_shifts
 from unshift.exact import Scores
 from unshift.shifts import all_shifts, apply, ravel, undo, unravel
 
-__all__ = ["Turns"]
-
 
 class Turns(Turning):
     """Shifts and a group of turns at once, both undone bit for bit.

@@ -17,8 +17,6 @@ from typing import NamedTuple
 
 from unshift.data.sequences import Record, check_records, read_bytes, read_fasta, to_fasta
 
-__all__ = ["Assembly", "Segment", "read_assembly"]
-
 CIRCULAR = re.compile(r"\b(suggest)?circular[=:](true|yes|y|1)\b|\btopology[=:]circular\b", re.IGNORECASE)
 """How assemblers and GenBank mark circular sequences in the header."""
 
@@ -65,11 +63,7 @@ class Assembly:
 
 
 def read_assembly(paths: Sequence[Path]) -> Assembly:
-    """Read FASTA files, or one GFA file: plain, gzip or bzip2, or ``-`` for stdin.
-
-    Raises:
-        ValueError: If a file is neither, damaged or empty, holds other letters than nucleotides, or names repeat.
-    """
+    """Read FASTA files, or one GFA file: plain, gzip or bzip2, or ``-`` for stdin."""
     contents = {path: read_bytes(path) for path in paths}
     if graph := next((path for path, content in contents.items() if re.match(rb"\s*[HSLPWCJ]\t", content)), None):
         if len(paths) > 1:

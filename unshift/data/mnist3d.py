@@ -20,7 +20,7 @@ from torch import Tensor
 
 from unshift.data.files import Entry
 from unshift.data.mnist import MNIST_10K, read_digits
-from unshift.data.pixels import pad
+from unshift.shifts import add_margin
 
 VOXELS, MARGIN = 16, 8
 # Units per pixel: a quarter (5 points from edge to edge) and 6/29 (30 points over 6 pixels) are both whole.
@@ -37,7 +37,7 @@ def read_volumes(split: str, contents: list[bytes]) -> tuple[Tensor, Tensor]:
     digits, labels = read_digits(split, contents)
     count = MNIST3D.counts[split]
     counts = torch.from_numpy(np.stack([voxelise(digit) for digit in digits[:count, 0].numpy()])).float()
-    return pad((counts / counts.flatten(1).amax(1).view(-1, 1, 1, 1))[:, None], MARGIN), labels[:count]
+    return add_margin((counts / counts.flatten(1).amax(1).view(-1, 1, 1, 1))[:, None], MARGIN), labels[:count]
 
 
 MNIST3D = Entry(

@@ -16,9 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unshift.progress import tracked
-from unshift.shifts import add_margin as pad
-
-__all__ = ["ImageSet", "check_options", "fit_to", "load_files", "pad", "prepare", "resize", "to_channels", "to_float"]
+from unshift.shifts import add_margin
 
 FITS = ("resize", "crop")
 
@@ -132,7 +130,7 @@ def prepare(images: Tensor, preparation: Mapping[str, Any]) -> Tensor:
     for fit in FITS:
         if fit in preparation and list(images.shape[2:]) != list(preparation[fit]):
             images = fit_to(to_float(images), tuple(preparation[fit]), fit)
-    return pad(images, preparation.get("pad", 0))
+    return add_margin(images, preparation.get("pad", 0))
 
 
 def fit_to(images: Tensor, size: tuple[int, int], fit: str) -> Tensor:

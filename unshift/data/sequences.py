@@ -69,11 +69,7 @@ def is_fasta(path: str | os.PathLike[str]) -> bool:
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """Read a file, or stdin for ``-``, and decompress it if its content is gzip or bzip2.
-
-    Raises:
-        ValueError: If it cannot be read, or the compressed content is damaged.
-    """
+    """Read a file, or stdin for ``-``, and decompress it if its content is gzip or bzip2."""
     try:
         content = sys.stdin.buffer.read() if os.fspath(path) == "-" else Path(path).read_bytes()
     except OSError as error:
@@ -87,11 +83,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 def read_fasta(path: str | os.PathLike[str], content: bytes | None = None) -> list[Record]:
-    """Read a FASTA file of nucleotides, plain, gzip or bzip2; or ``content``, which was read from it.
-
-    Raises:
-        ValueError: If it is not FASTA, damaged or empty, or a sequence is empty or has other letters.
-    """
+    """Read a FASTA file of nucleotides, plain, gzip or bzip2; or ``content``, which was read from it."""
     try:
         import dnaio
     except ImportError as error:
@@ -132,9 +124,6 @@ def encode(text: str) -> Tensor:
 
     >>> encode("ACGTRn").tolist()[0]
     [1.0, 0.0, 0.0, 0.0, 0.5, 0.25]
-
-    Raises:
-        ValueError: If the text is empty, or has other letters than nucleotides.
     """
     _check(text)
     return torch.from_numpy(FRACTIONS[_bytes(text)].T.copy())

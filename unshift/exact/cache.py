@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-__all__ = ["Cache"]
-
 Value = TypeVar("Value")
 
 LIMIT = 2**27

@@ -17,8 +17,6 @@ from unshift.inputs import Images, batches
 from unshift.network import ShiftEstimator, as_float, check_input
 from unshift.pose_network import PoseEstimator
 
-__all__ = ["quantise"]
-
 BLOCK = 2**22
 """Numbers of a map to calibrate on at a time."""
 

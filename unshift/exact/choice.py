@@ -20,8 +20,6 @@ from unshift.exact.runtime import in_graphs
 from unshift.exact.scores import Scores
 from unshift.shifts import integer_view
 
-__all__ = ["choose", "doubling_steps", "ordered_bits", "rank_restored"]
-
 BLOCK = 2**17
 """Candidates to rank at a time."""
 

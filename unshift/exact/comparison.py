@@ -15,8 +15,6 @@ from unshift.exact.choice import ordered_bits
 from unshift.exact.runtime import in_graphs
 from unshift.shifts import integer_view
 
-__all__ = ["largest"]
-
 
 @in_graphs(graph.largest)
 def largest(restored: Callable[[Tensor, Tensor], Tensor], count: int, among: Tensor, tied: Tensor) -> Tensor:

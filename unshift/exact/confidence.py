@@ -16,8 +16,6 @@ from torch import Tensor, nn
 
 from unshift.exact.runtime import in_graphs
 
-__all__ = ["Curve", "softmax_of_highest"]
-
 FRACTION = 1024
 """Steps of the table per factor of two."""
 DEPTH = 41
@@ -68,9 +66,6 @@ class Curve(nn.Module):
 
     Args:
         knots: Pairs of confidence and probability between the ends, in steps of ``1 / Curve.WHOLE``, both rising.
-
-    Raises:
-        ValueError: If they do not rise, or are not whole numbers between the ends.
 
     >>> Curve([(Curve.WHOLE // 2, Curve.WHOLE // 4)])(torch.tensor([0.25, 0.5, 1.0], dtype=torch.float64)).tolist()
     [0.125, 0.25, 1.0]

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from unshift.exact.runtime import while_loop
 
-__all__ = ["largest", "rank", "rank_restored"]
-
 MINUS_ZERO = torch.tensor([-(2.0**-150)], dtype=torch.float64)
 """The key of -0.0: between 0 and the first float32 below it."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from unshift.exact.integers import IntegerEstimator, IntegerFilter
     from unshift.exact.quantised import IntegerNetwork
 
-__all__ = ["BLOCK", "Layer", "blocks", "floor_divide", "line_means", "line_sums", "prepared", "run", "without_nan"]
-
 BLOCK = 2**21
 """Numbers of the widest map to compute at a time. ``benchmarks/run.py blocks``."""
 

@@ -31,8 +31,6 @@ from unshift.exact.quantised import IntegerNetwork
 from unshift.exact.scores import Scores
 from unshift.network import ACTIVATIONS, ShiftEstimator, add_lines, check_input
 
-__all__ = ["LARGEST_SCALE", "IntegerEstimator", "IntegerFilter", "correlate"]
-
 LARGEST_SCALE = 2.0**100
 """Largest pixel scale of :func:`unshift.quantise`. At scales up to this one, pixels below 2^-126 become 0, whether or
 not ``torch.set_flush_denormal`` replaces them by 0 first."""
@@ -170,9 +168,6 @@ class IntegerEstimator(IntegerNetwork):
         At the calibrated size, divide by the buffer ``mean_divisor``. Where a line sums ``c`` pixels instead of the
         calibrated ``c0``, its sums are ``c / c0`` times as large, so they are multiplied by ``c0`` and divided by ``c``
         times that divisor.
-
-        Raises:
-            ValueError: If sums of 52 bits or more could occur, which float64 kernels cannot divide exactly.
         """
         divisor, times = self.get_buffer(f"mean_divisor_{axis}"), 1
         count = math.prod(size) // size[axis]

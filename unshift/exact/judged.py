@@ -23,8 +23,6 @@ from unshift.exact.scores import Scores
 from unshift.exact.suppression import next_best
 from unshift.shifts import take, unravel
 
-__all__ = ["JudgedEstimator", "windows_at"]
-
 BELOW = 2**52
 """Proposals rank this far above other positions. With sums below 2^24, no score reaches 2^33."""
 

@@ -26,8 +26,6 @@ from unshift.exact.scores import Scores
 from unshift.network import check_input
 from unshift.pose_network import PoseEstimator, extend, map_shapes
 
-__all__ = ["FRACTION", "IntegerPoseEstimator", "strided_correlate"]
-
 FRACTION = 256
 """Steps of a score per integer step of the last layer. With sums below 2^24, 2^31 positions fit in an int64."""
 

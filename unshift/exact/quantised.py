@@ -17,8 +17,6 @@ from unshift.exact.runtime import in_graphs
 from unshift.exact.scores import Scorer
 from unshift.network import as_float
 
-__all__ = ["IntegerNetwork", "bits_of"]
-
 
 class IntegerNetwork(Scorer):
     """A network in integers: what all kinds share. Made by :func:`unshift.quantise`.

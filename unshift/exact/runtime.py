@@ -16,8 +16,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["float32_is_plain", "float32_settings_are_plain", "in_graphs", "is_exporting", "is_traced", "while_loop"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -18,8 +18,6 @@ from torch import Tensor, nn
 from unshift.exact.confidence import softmax_of_highest
 from unshift.network import add_lines
 
-__all__ = ["Scorer", "Scores"]
-
 
 class Scores:
     """The int64 scores of all candidates of a batch of images.

@@ -12,8 +12,6 @@ from unshift.exact.runtime import in_graphs
 from unshift.exact.scores import Scores
 from unshift.shifts import compose, format_size, ravel, undo, unravel
 
-__all__ = ["next_best"]
-
 SUPPRESSED = torch.iinfo(torch.int64).min
 """The score of a position within the suppression radius of one that was chosen before."""
 
@@ -35,9 +33,6 @@ def next_best(
 
     Yields:
         The flat position ``(batch,)``, whether it was tied, and the scores of the positions that were left.
-
-    Raises:
-        ValueError: If suppression leaves no position.
     """
     size = tuple(scores.shape[1:])
     frame = unravel(first, size)

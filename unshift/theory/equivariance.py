@@ -95,9 +95,6 @@ def check_affine(matrix: Tensor, bias: Tensor | None, size: Sequence[int]) -> Ve
         matrix: ``(N, N)``, or ``(out, in, N, N)`` for several channels.
         bias: ``(N,)`` or ``(out, N)``; None is zero.
         size: The spatial size, whose product is ``N``.
-
-    Raises:
-        ValueError: If the shapes do not fit, or an entry is not finite.
     """
     filters, constants = _with_channels(matrix, bias, size)
     x = torch.zeros(filters.shape[1], math.prod(size), dtype=filters.dtype)

@@ -136,10 +136,6 @@ class ExactScorer(Scorer):
     Args:
         dataset: Integer images ``(image, channel, *size)``. Repeated images count once.
         Q: Pixels have ``Q + 1`` bits. Default: as many as the largest pixel needs.
-
-    Raises:
-        ValueError: If the dataset is empty or not aperiodic (the message names the images), or a pixel is not
-            an integer in range.
     """
 
     order: Tensor
@@ -293,9 +289,6 @@ def certify(dataset: Tensor, Q: int | None = None, *, brute_force: int = 1) -> C
 
     Returns:
         The certificate. If the dataset is not aperiodic it is false, and its witness names the images.
-
-    Raises:
-        ValueError: If the images do not have that shape, or their pixels are not in range.
     """
     result = is_aperiodic(dataset)
     shifts = all_shifts(tuple(dataset.shape[2:]))

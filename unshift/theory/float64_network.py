@@ -168,10 +168,6 @@ def theorem_network(dataset: Tensor, Q: int | None = None) -> CanonicalNetwork:
     Args:
         dataset: Integer images ``(image, channel, *size)``.
         Q: Pixels have ``Q + 1`` bits. Default: as many as the largest pixel needs.
-
-    Raises:
-        ValueError: If the dataset is not aperiodic, or a pixel is out of range.
-        OverflowError: If ``α^(S-1)`` does not fit in float64. The message gives the limit.
     """
     scorer = ExactScorer(dataset, Q)
     size = tuple(dataset.shape[2:])

@@ -52,11 +52,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {"mirror": mirror, "windows": windows, 
 
 
 def named(augment: Sequence[str | Augmentation]) -> dict[str, Augmentation]:
-    """Return augmentations by name; functions go by their own names.
-
-    Raises:
-        ValueError: If there is no augmentation of that name.
-    """
+    """Return augmentations by name; functions go by their own names."""
     functions = {}
     for item in [augment] if isinstance(augment, str) else augment:
         if not isinstance(item, str):

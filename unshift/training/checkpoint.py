@@ -41,11 +41,7 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def read(self) -> Any:
-        """Return the state in the file, or None without a file.
-
-        Raises:
-            ValueError: If the file is damaged, or of a run with other settings.
-        """
+        """Return the state in the file, or None without a file."""
         if not self.path.exists():
             return None
         try:

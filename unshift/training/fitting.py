@@ -34,11 +34,9 @@ from unshift.training.alignment import Classifier, fit_unaligned
 from unshift.training.augmentation import Augmentation, named
 from unshift.training.checkpoint import Checkpoint
 from unshift.training.images import SAMPLE_BYTES, Examples, ImageOptions
-from unshift.training.recipes import RECIPES, Recipe, complete, preset_name
+from unshift.training.recipes import Recipe, complete, preset_name
 from unshift.training.run import Run
 from unshift.training.start import network_of
-
-__all__ = ["RECIPES", "Recipe", "fit"]
 
 GUESSING = 0.8
 """``fit`` warns if the loss stays above this share of the loss of a random guess."""

@@ -94,9 +94,6 @@ class Examples:
         seed: Seed of the split and of the order.
         progress: Show the progress of the survey.
         **options: See :class:`ImageOptions`.
-
-    Raises:
-        ValueError: If no images are left to train on or to hold out, or the options do not fit.
     """
 
     def __init__(

@@ -71,10 +71,6 @@ def complete(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
 
     Returns:
         A recipe with all entries.
-
-    Raises:
-        ValueError: If a value is invalid.
-        TypeError: If a recipe has no such entry.
     """
     if unknown := sorted(changes.keys() - Recipe.__annotations__.keys()):
         raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")

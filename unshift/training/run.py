@@ -27,8 +27,6 @@ from unshift.training.checkpoint import Checkpoint
 from unshift.training.images import Examples
 from unshift.training.muon import Muon
 
-__all__ = ["Run"]
-
 MAP_VALUES = 2**21
 """Values of a feature map computed at a time, unless one image has more: maps stay in the cache, and memory does not
 grow with the size of the images."""

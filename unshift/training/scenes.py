@@ -134,9 +134,6 @@ class Scenes:
         shape: Shape of the objects, ``(channel, *spatial)``.
         background: A name, a folder's path, or a function.
         value: The plain value around the objects, or None if there is none.
-
-    Raises:
-        ValueError: If the window is larger than the objects, or these than the scenes, or there is no such background.
     """
 
     def __init__(

@@ -16,11 +16,7 @@ __all__ = ["dequantise", "network_of"]
 
 
 def network_of(start: Restorer) -> ShiftEstimator:
-    """Return the network of a restorer in floats, to be trained on.
-
-    Raises:
-        ValueError: If it has no such network.
-    """
+    """Return the network of a restorer in floats, to be trained on."""
     scorer = getattr(start, "scorer", None)
     if type(scorer) is not IntegerEstimator:
         raise ValueError(f"start wants a Restorer with one trained network, such as photos; got {type(start).__name__}")

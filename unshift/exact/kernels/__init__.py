@@ -43,9 +43,6 @@ def prepare(weight: Tensor, bias: Tensor, task: Task, passed: set[Any]) -> Kerne
         bias: int64 ``(out,)``.
         task: Their shape, the size of the images and the largest sum.
         passed: The trials of float32 that these filters have passed; new ones are added.
-
-    Raises:
-        ValueError: If no kernel is exact for such sums, or the filters are larger than the image.
     """
     _check_size(task)
     plain = float32_is_plain(weight.device)

@@ -16,9 +16,6 @@ from unshift.network import full_row
 from unshift.pose_network import strided_correlation
 from unshift.shifts import all_shifts
 
-__all__ = ["Diagonal32", "Direct32", "Direct64", "Matrix32", "Strided32", "Strided64", "slice_around"]
-
-
 LARGE = 20480
 """PyTorch convolves single images of up to this many numbers without oneDNN."""
 

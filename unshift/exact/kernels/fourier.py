@@ -28,8 +28,6 @@ from torch import Tensor
 from unshift.exact.kernels.interface import FLOAT32, Task
 from unshift.network import full_row
 
-__all__ = ["Dft64", "Fft64"]
-
 U = 2.0**-53
 
 

@@ -13,8 +13,6 @@ from typing import ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["FLOAT32", "FLOAT64", "Kernel", "Task"]
-
 FLOAT32 = 2**24
 """float32 holds every integer up to this."""
 FLOAT64 = 2**53
