@@ -54,9 +54,6 @@ def parts() -> dict[str, list[Block]]:
     main = made["table1-mnist"][0]
     assert isinstance(main, Table)
     made["headline"] = [replace(main, notes=main.notes[:1])]
-    for block in made["rotation-mnist-rotation"]:
-        if isinstance(block, Table):
-            made["baselines"] = [block.select("accuracy", "passes", "ms/digit")]
     return made
 
 

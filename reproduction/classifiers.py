@@ -33,7 +33,7 @@ from unshift.files import write_atomically
 from unshift.progress import Progress
 
 __all__ = ["BORROWED", "RECIPES", "Frozen", "Recipe", "borrow", "fetch_borrowed", "frozen", "load", "make", "path_of"]
-__all__ += ["train"]
+__all__ += ["resized", "train"]
 
 WEIGHTS = Path(__file__).parent / "weights"
 
@@ -321,6 +321,11 @@ def borrow(name: str) -> nn.Module:
     about: Any = {key: getattr(record, key) for key in ("architecture", "source", "licence", "sha256")}
     model.about = {**about, "parameters": sum(p.numel() for p in model.parameters())}
     return model.eval()
+
+
+def resized(model: nn.Module) -> nn.Module:
+    """Return a classifier of 32x32 images for images of any size."""
+    return nn.Sequential(nn.Upsample((32, 32), mode="bilinear"), model)
 
 
 # --- Any of them by name --------------------------------------------------------------------------------------------

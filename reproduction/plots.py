@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-__all__ = ["BARE", "LINES", "PAPER", "RESTORED", "axes", "figure", "image_rows", "mosaic", "png", "verdict_colour"]
+__all__ = ["BARE", "LINES", "PAPER", "RESTORED", "axes", "figure", "grey", "image_rows", "mosaic", "png"]
+__all__ += ["verdict_colour"]
 
 BARE, RESTORED, PAPER = "#c2410c", "#0f766e", "#9ca3af"
 LINES = (RESTORED, BARE, "#1d4ed8", "#7e22ce", "#475569")
@@ -28,6 +31,12 @@ def axes(width: float, height: float) -> tuple[Any, Any]:
     plot.grid(alpha=0.25)
     plot.spines[["top", "right"]].set_visible(False)
     return made, plot
+
+
+def grey(images: Tensor) -> list[Any]:
+    """Return images in [0, 1] as grey levels from 0 to 255, without their channels: what a picture stores."""
+    levels: list[Any] = (255 * images.mean(1)).round().to(torch.uint8).tolist()
+    return levels
 
 
 def mosaic(plot: Any, rows: Sequence[Sequence[Any]], names: Sequence[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 __all__ = ["Block", "Picture", "Row", "Style", "Table", "render"]
@@ -43,12 +43,6 @@ class Table:
     rows: Sequence[Row]
     notes: Sequence[str] = ()
     left: int = 0
-
-    def select(self, *columns: str) -> Table:
-        """Return the table with these columns only, and without its notes."""
-        indices = [list(self.columns).index(column) for column in columns]
-        rows = [replace(row, values=[row.cells[k] for k in indices], form="{}") for row in self.rows]
-        return replace(self, columns=columns, rows=rows, notes=())
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import unshift
-from reproduction.classifiers import frozen
+from reproduction.classifiers import frozen, resized
 from reproduction.images import labelled
 from reproduction.items import imagenet
 from reproduction.records import Options, Result
 from reproduction.tables import Block, Row, Table
-from unshift.data import resize
 from unshift.evaluation import predict
 
 DIGITS = ("mnist", "mnist-paper", "mnist-turns", "mnist-pose", "mnist-rotation", "mnist-rotation-paper")
@@ -61,7 +60,7 @@ def _measured(name: str, data: str, behind: str, options: Options) -> Result:
         images, _ = labelled(data, options, preparation, 4 if options.quick else LARGE if large else COUNT)
         model = frozen(behind, options).model
         if large:
-            model = _Small(model)
+            model = resized(model)
     before = restorer.estimate(images)
     bare, restored = predict(model, images), predict(model, restorer.undo(images, before))
     rows: dict[str, list[float]] = {"answer": [], "bare": [], "restored": []}
@@ -73,18 +72,6 @@ def _measured(name: str, data: str, behind: str, options: Options) -> Result:
         rows["bare"].append(_share(predict(model, noisy) != bare))
         rows["restored"].append(_share(predict(model, restorer.undo(noisy, after)) != restored))
     return {"images": len(images), "seed": 0, "classifier": behind, **rows}
-
-
-class _Small(nn.Module):
-    """A classifier of 32x32 images behind a resize."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.model(resize(images, (32, 32)))
-        return logits
 
 
 def _differ(one: Any, other: Any) -> Tensor:

@@ -62,7 +62,7 @@ def _pictures(restorer: Any, images: Tensor, seed: int) -> Result:
     pose = restorer.coordinates.draw(tuple(images.shape[2:]), len(images), None, torch.Generator().manual_seed(seed))
     moved = restorer.coordinates.redo(images, pose)
     shown = zip(ROWS, (images, moved, restorer(moved)), strict=True)
-    return {name: (255 * x.mean(1)).round().to(torch.uint8).tolist() for name, x in shown}
+    return {name: plots.grey(x) for name, x in shown}
 
 
 # --- Tables ---------------------------------------------------------------------------------------------------------

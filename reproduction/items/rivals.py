@@ -34,14 +34,13 @@ import unshift
 from reproduction import classifiers, plots
 from reproduction.classifiers import Frozen, Recipe, frozen
 from reproduction.images import images_of, labelled
-from reproduction.items.rotation import principal_axis
 from reproduction.records import Options, Result
 from reproduction.spatial_transformer import SpatialTransformer
 from reproduction.tables import Block, Picture, Row, Style, Table
 from reproduction.translation import FACTS, Memo, training_note
 from unshift import apply, undo
 from unshift.coordinates import draw_shifts, rotate
-from unshift.data import DataError, dataset, prepare, resize, root, to_float
+from unshift.data import DataError, dataset, prepare, root, to_float
 from unshift.files import write_atomically
 from unshift.progress import tracked
 
@@ -99,11 +98,8 @@ class Contest:
         count = 4 if options.quick and self.setting.rotated else self.setting.count
         self.images, self.labels = labelled(self.setting.data, options, self.preparation, count)
         self.frozen: Frozen = frozen(self.setting.classifier, options)
-        self.model = Memo(self._small if self.setting.rotated else self.frozen.model)
-
-    def _small(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.frozen.model(resize(images, (32, 32)))
-        return logits
+        self.plain = classifiers.resized(self.frozen.model) if self.setting.rotated else self.frozen.model
+        self.model = Memo(self.plain)
 
     @cached_property
     def known(self) -> Tensor:
@@ -188,8 +184,7 @@ def restored(contest: Contest) -> Rival:
 def _large(contest: Contest, name: str, views: Views, passes: int, combine: Any = mean) -> Rival:
     """A method of many passes: on fewer images, and without a memo that would hold all views."""
     count = 4 if contest.options.quick else contest.setting.many
-    model = contest._small if contest.setting.rotated else contest.frozen.model
-    return Rival(f"{name}, {passes:,} passes", model, views, combine, passes, count=count)
+    return Rival(f"{name}, {passes:,} passes", contest.plain, views, combine, passes, count=count)
 
 
 def augmented(contest: Contest, reach: int) -> Rival:
@@ -242,6 +237,24 @@ def oriented(contest: Contest, name: str, angle: Callable[[Tensor], Tensor]) -> 
     directions = torch.deg2rad(angle(contest.known))
     wanted = torch.rad2deg(torch.atan2(directions.sin().mean(), directions.cos().mean()))
     return Rival(name, contest.model, lambda images: iter([rotate(images, wanted - angle(images))]))
+
+
+def principal_axis(images: Tensor) -> Tensor:
+    """Return the direction of each image's longest axis, in degrees counter-clockwise from the right, ``(batch,)``.
+
+    The second moments of the grey values give the axis; the sign of the third moment gives its direction.
+    """
+    grey = images.double().mean(1)
+    size = grey.shape[-1]
+    along = torch.arange(size, dtype=torch.float64) - (size - 1) / 2
+    mass = grey.sum((1, 2)).clamp(min=1e-12)
+    right = along[None, None, :] - ((grey * along).sum((1, 2)) / mass)[:, None, None]
+    up = -along[None, :, None] - ((grey * -along[:, None]).sum((1, 2)) / mass)[:, None, None]
+    across, tall, mixed = ((grey * moment).sum((1, 2)) for moment in (right * right, up * up, right * up))
+    angle = 0.5 * torch.atan2(2 * mixed, across - tall)
+    reach = right * angle.cos()[:, None, None] + up * angle.sin()[:, None, None]
+    reverse = torch.where((grey * reach**3).sum((1, 2)) < 0, math.pi, 0.0)
+    return torch.rad2deg(angle + reverse)
 
 
 def intensity_direction(images: Tensor) -> Tensor:

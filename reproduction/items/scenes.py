@@ -140,7 +140,7 @@ def _pictures(restorer: Any, digits: Tensor, seed: int) -> Result:
     windows = (cut(scenes, place, WINDOW), restorer(scenes))
     # Windows are enlarged pixel by pixel, so that they have the size of scenes.
     shown = (scenes, *(x.repeat_interleave(2, 2).repeat_interleave(2, 3) for x in windows))
-    return {name: (255 * x[:, 0]).round().to(torch.uint8).tolist() for name, x in zip(PICTURES, shown, strict=True)}
+    return {name: plots.grey(x) for name, x in zip(PICTURES, shown, strict=True)}
 
 
 # --- Rivals ---------------------------------------------------------------------------------------------------------

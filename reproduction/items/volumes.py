@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 
 import unshift
 from reproduction import plots, translation
@@ -44,7 +43,7 @@ def measure(case: str, options: Options) -> Result:
     images = test.images[:COUNT]
     shifted = apply(images, random_shifts(len(images), 3, 8, options.seeds[0]))
     shown = dict(zip(ROWS, (images, shifted, restorer(shifted)), strict=True))
-    pictures: Result = {name: (x[:, 0] * 255).round().to(torch.uint8).tolist() for name, x in shown.items()}
+    pictures: Result = {name: plots.grey(x) for name, x in shown.items()}
     pictures |= {f"verdict_{name}": predict(behind.model, shown[name]).tolist() for name in ROWS[1:]}
     pictures["labels"] = test.labels[:COUNT].tolist()
     return {**translation.measure(loaded, list(range(9)), batch_size=50), "pictures": pictures}

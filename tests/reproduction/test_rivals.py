@@ -11,14 +11,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from reproduction import classifiers
-from reproduction.items import find, genomes, rivals, rotation
+from reproduction.items import find, genomes, rivals
 from reproduction.networks import ARCHITECTURES, blurred, polyphase
 from reproduction.records import Options
 from reproduction.spatial_transformer import SpatialTransformer, shift_smoothly
 from reproduction.tables import render
 from reproduction.translation import Memo
 from unshift import apply
-from unshift.classifiers import load
 from unshift.coordinates import rotate
 from unshift.data import dataset, resize, to_float
 from unshift.data.sequences import oriented
@@ -198,26 +197,17 @@ def test_a_memo_classifies_each_image_once_and_keeps_signed_zeros_apart():
     assert inner.seen == 9
 
 
-# --- rotation, genomes
+# --- angles, genomes
 
 
 def test_the_principal_axis_follows_the_rotation():
     bar = torch.zeros(1, 1, 41, 41)
     bar[..., 20, 8:36] = 1
     bar[..., 18:23, 8:12] = 1  # heavy at one end, so that the third moment has a sign
-    still = rotation.principal_axis(bar)
+    still = rivals.principal_axis(bar)
     for angle in (0.0, 30.0, 90.0, 200.0):
-        error = (rotation.principal_axis(rotate(bar, angle)) - still - angle + 180) % 360 - 180
+        error = (rivals.principal_axis(rotate(bar, angle)) - still - angle + 180) % 360 - 180
         assert error.abs() < 1.5
-    assert rotation.reference_axis(bar) == pytest.approx((float(still) + 180) % 360 - 180, abs=1e-6)
-
-
-def test_the_vote_sees_rotated_and_resized_images(digits):
-    upright, classifier = rotation.enlarge(dataset("mnist-10k", "test").images[:4]), load("lenet5-mnist")
-    assert torch.allclose(rotation.shrink(upright), digits, atol=1e-6)  # the path leaves upright digits unchanged
-    with torch.no_grad():
-        slow = [classifier(rotation.shrink(rotate(upright, 90.0 * k))).argmax(1) for k in range(4)]
-    assert torch.equal(rotation.vote(classifier, upright, turns=4), torch.stack(slow).mode(0).values)
 
 
 def test_the_least_rotation_is_the_same_for_every_rotation_of_both_strands():
