@@ -7,7 +7,7 @@ import signal
 def main() -> None:
     """Run the command line. While it starts, Ctrl-C ends the process at once.
 
-    An exception would end in a traceback, or be swallowed by an import of PyTorch's that may fail.
+    An exception would print a traceback, or be swallowed by one of PyTorch's optional imports.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _stop)

@@ -1,9 +1,9 @@
 """Process-wide settings of the memory allocator and of oneDNN, for commands that train or read many images.
 
-PyTorch allocates the same large blocks in every step. By default glibc maps such a block anew each time, and each page
-of it faults and is zeroed: a training epoch took 58 s, and 17 s with these settings; two threads that decode images
-were 1.2 times as fast as one, and 1.9 times with them. Blocks above :data:`LARGEST_BLOCK` are still returned, as memory
-would fragment otherwise; training works in pieces that need none.
+PyTorch allocates the same large blocks in every step. By default glibc maps such a block anew each time, which
+costs a page fault for each of its pages: a training epoch took 58 s, and 17 s with these settings; two threads that
+decode images were 1.2 times as fast as one, and 1.9 times with them. Blocks above :data:`LARGEST_BLOCK` are still
+returned to the system, because they would fragment the memory; training allocates no block of this size.
 
 The library does not set them; ``docs/faq.md`` shows how to set them from outside a process.
 """
@@ -34,6 +34,6 @@ def raise_mmap_threshold() -> bool:
 def limit_onednn_cache() -> None:
     """Limit the number of kernels that oneDNN caches, one per image size. Call it before the first convolution.
 
-    For 1,000 sequences, each of another length, they took 0.7 GB, and none was used again.
+    The kernels for 1,000 sequences of different lengths took 0.7 GB, and none was used twice.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")

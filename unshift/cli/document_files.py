@@ -39,7 +39,7 @@ def _count_frames(source: Path) -> int:
     try:
         with Image.open(source) as image:
             return int(getattr(image, "n_frames", 1))
-    except Exception:  # of a decoder: whoever reads the image names it
+    except Exception:  # Pillow's decoders raise anything; `decode` reports the error
         return 0
 
 
@@ -67,7 +67,7 @@ def pages_of(source: Path, destination: Path, reader: Reader) -> Iterator[Tensor
 
 
 def turn_document(reader: Reader, source: Path, destination: Path, model: Any, poses: list[Estimate]) -> str:
-    """Write a document with each page turned back. Return ``"copied"``, ``"lossless"``, or why it is not."""
+    """Write a document with each page turned back. Return ``"copied"``, ``"lossless"`` or the kind of loss."""
     turns = [int(pose.turn) for pose in poses if pose.turn is not None]
     if not any(turns):
         shutil.copyfile(source, destination)
@@ -79,7 +79,7 @@ def turn_document(reader: Reader, source: Path, destination: Path, model: Any, p
 
 
 def turn_pages(source: Path, destination: Path, turns: list[int]) -> None:
-    """Copy a PDF file with the entry of each page turned clockwise by some quarter turns."""
+    """Copy a PDF file and add quarter turns, clockwise, to the rotation entry of each page."""
     import pikepdf
 
     data = source.read_bytes()
@@ -122,11 +122,11 @@ def _pages(node: Any, angle: int = 0) -> Iterator[tuple[Any, int]]:
 
 
 def _update(data: bytes, pdf: Any, changed: dict[int, tuple[int, bytes]]) -> bytes:
-    """Return what to append: objects, and their table in the form that the file's newest table has."""
+    """Return the bytes to append: the changed objects, and a cross-reference table in the form of the newest one."""
     import pikepdf
 
     start = int(re.findall(rb"startxref\s+(\d+)", data)[-1])
-    offset = data.find(b"%PDF-")  # places are counted from here, whatever stands before
+    offset = data.find(b"%PDF-")  # offsets count from here, even if other bytes come before
     body, places = b"\n", dict[int, int]()
     for number, (generation, content) in changed.items():
         places[number] = len(data) + len(body) - offset

@@ -29,15 +29,15 @@ class Group(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, and report its errors: here the value of ``--debug`` is known."""
+        """Run the command and report its errors. Here, unlike in :meth:`main`, the value of ``--debug`` is known."""
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: warn(str(message))
-            warnings.simplefilter("ignore", DeprecationWarning)  # of PyTorch's parts: for developers, not users
+            warnings.simplefilter("ignore", DeprecationWarning)  # those of PyTorch are for developers
             try:
                 with together():
                     result = super().invoke(ctx)
                     if sys.stdout is not None:  # None if the command was started without a stdout
-                        sys.stdout.flush()  # a closed pipe shows here, not while the interpreter ends
+                        sys.stdout.flush()  # a closed pipe raises here, not when the interpreter exits
                     return result
             except (Exception, KeyboardInterrupt) as error:
                 raise typer.Exit(report_error(error, ctx.params["debug"])) from error
@@ -46,7 +46,7 @@ class Group(TyperGroup):
 def report_error(error: BaseException, debug: bool) -> int:
     """Print ``error`` in one line and return the exit code. Raise it again if it is a bug."""
     code, message = 2, str(error)
-    if isinstance(error, BrokenPipeError):  # the reader has ended, as in `unshift models | head -1`
+    if isinstance(error, BrokenPipeError):  # the reader has closed the pipe, as in `unshift models | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if isinstance(error, KeyboardInterrupt | typer.Abort):

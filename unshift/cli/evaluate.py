@@ -104,8 +104,8 @@ def evaluate(
     least, model.restorer.min_confidence = model.restorer.min_confidence, 0.0  # the rates are those of all images
     if model.coordinates.labels.scenes:
         raise ValueError(
-            f"evaluate moves whole images, but {restorer} cuts a window out of a scene, whose position no label gives; "
-            "`python -m reproduction scenes`, in a clone of the repository, measures on generated scenes"
+            f"evaluate moves whole images, but {restorer} cuts a window out of a scene, and labels do not give its "
+            "position; `python -m reproduction scenes`, in a clone of the repository, measures on generated scenes"
         )
     source = open_for(model.restorer, data, split, limit, size, crop, channels, pad)
     unit = model.stages[0].coordinates.labels.unit  # in a chain, a scope limits the moves of the first stage
@@ -197,7 +197,7 @@ def _check_scopes(scopes: Sequence[int | None], unit: str, images: Any) -> None:
     size, largest = images[0].shape[1:], max((scope for scope in scopes if scope is not None), default=0)
     limit, subject = (180, "rotations") if unit == "degrees" else (max(size) - 1, f"images of {format_size(size)}")
     if largest > limit:
-        raise ValueError(f"--scope goes up to {largest} {unit}, and {subject} move by {limit} at most; any is any move")
+        raise ValueError(f"--scope goes up to {largest} {unit}, and {subject} move by {limit} at most; any sets no limit")
 
 
 def _pixel_loss(model: Any, border: options.Border, scopes: Sequence[int | None]) -> Callable[[Tensor], Tensor]:

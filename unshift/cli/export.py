@@ -56,7 +56,7 @@ def export(
 
     model = load(restorer, pad=pad, min_confidence=min_confidence)
     network = load_classifier(classifier) if classifier else None
-    # PyTorch's exporters log, warn and print graphs. The library leaves that alone; the command owns its process.
+    # PyTorch's exporters log, warn and print graphs. The command silences them; the library does not.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(action="ignore"), contextlib.redirect_stderr(io.StringIO()):
         write(model, out, classifier=network, size=image_shape, scores=scores, name=Path(restorer).stem)

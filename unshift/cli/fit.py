@@ -49,14 +49,14 @@ if TYPE_CHECKING:
     from unshift.restorer import Chain, Restorer
 
 TURNS = ("mirror", "half", "quarter", "flips", "strand", "cube")
-"""The groups of the library, named again because its table would cost the import of PyTorch."""
+"""The groups of the library, repeated because importing ``GROUPS`` would import PyTorch."""
 Augment = StrEnum("Augment", ["mirror", "windows"])
 
 PRESET_HELP = (
-    "paper: 486 weights; lines, dense: centred objects; seam: photos; sequence: genomes; scene: scenes; look and "
-    "evidence: turns without shifts, of images of one size and of any."
+    "paper: 486 weights; lines, dense: centred objects; seam: photos; sequence: genomes; scene: scenes; look, "
+    "evidence: turns without shifts (look: images of one size; evidence: of any size)."
 )
-START_HELP = "Train on from a restorer, such as photos, instead of a preset: for few images."
+START_HELP = "Continue from a trained restorer, such as photos, instead of a preset. Useful with few images."
 TURNS_HELP = (
     f"Undo turns (and shifts, unless the preset is look or evidence): {', '.join(TURNS)}, or a group added to "
     "coordinates.GROUPS."
@@ -95,12 +95,12 @@ def fit(
     background: Annotated[str | None, moves_option(metavar="NAME|FOLDER", help=GROUND_HELP)] = None,
     border: options.Borders = options.Border.circular,
     scope: Annotated[int | None, moves_option(min=1, metavar="N", help=SCOPE_HELP)] = None,
-    unaligned: Annotated[bool, moves_option("--unaligned", help="Align the images too: they may be moved.")] = False,
+    unaligned: Annotated[bool, moves_option("--unaligned", help="The images are not aligned: align them too.")] = False,
     classifier: options.Classifier = None,
     epochs: Annotated[int | None, training_option(help="Passes over the images. Default: the preset's.")] = None,
     batch_size: Annotated[int | None, training_option(help="Images per step. Default: the preset's.")] = None,
-    learning_rate: Annotated[float | None, training_option(help="Peak of the one-cycle schedule.")] = None,
-    average: Annotated[float | None, training_option(help="Decay of an average of the weights.")] = None,
+    learning_rate: Annotated[float | None, training_option(help="Highest rate of the one-cycle schedule.")] = None,
+    average: Annotated[float | None, training_option(help="Average the weights over steps, with this decay.")] = None,
     patience: Annotated[int, training_option(metavar="N", help="Stop after N epochs without improvement.")] = 5,
     seed: Annotated[int, training_option(min=0, max=2**32 - 1, help="The same seed gives the same weights.")] = 0,
     device: options.Device = "cpu",
@@ -194,7 +194,7 @@ def _coordinates(
 
 
 def _train(images: ImageSet, settings: dict[str, Any], progress: bool) -> Restorer:
-    """Train. After Ctrl-C, name the checkpoint; after a broken file, the option that skips it."""
+    """Train. Print the path of the checkpoint after Ctrl-C, and name --skip-unreadable after an unreadable file."""
     from unshift.data.reading import UnreadableImage
     from unshift.training import fitting
 
@@ -204,7 +204,7 @@ def _train(images: ImageSet, settings: dict[str, Any], progress: bool) -> Restor
     except UnreadableImage as error:
         raise ValueError(f"{error}; --skip-unreadable skips such files") from error
     except KeyboardInterrupt:
-        where = f"the state is in {state}: the same command with --resume continues"
+        where = f"the checkpoint is {state}: the same command with --resume continues"
         print(f"\n{where if state.exists() else 'stopped before the first checkpoint'}", file=sys.stderr)
         raise
 

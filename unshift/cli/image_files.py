@@ -1,8 +1,8 @@
 """Image files: read one, write it moved, and prove that the written file holds the pixels of the input.
 
-Pillow drops parts of many files without an error: it decodes 16-bit colours to 8 bits, and one picture of an icon. Such
-files are refused by name. A file that is written is decoded again and moved back: unless the format is lossy, the
-result must equal the decoded input bit for bit.
+Pillow drops parts of many files without an error: it reduces 16-bit colours to 8 bits, and reads one of the pictures in
+an icon. Such files are refused by name. A file that is written is decoded again and moved back: unless the format is
+lossy, the result must equal the decoded input bit for bit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LOSSY = ("JPEG", "MPO", "AVIF")
 """Formats that lose quality whenever they are written. WebP and JPEG 2000 are written without loss."""
 NOT_PIXELS = ("BUFR", "EPS", "GRIB", "HDF5", "MPEG", "PDF", "WMF")
-"""Formats of Pillow that hold something else than pixels, or need another program."""
+"""Formats of Pillow that do not hold pixels, or need another program."""
 PNG_CHUNKS = (b"tEXt", b"zTXt", b"iTXt", b"tIME", b"gAMA", b"cHRM", b"sRGB", b"cICP", b"sPLT", b"sBIT", b"bKGD")
 """Metadata of PNG files that Pillow reads but does not write by itself."""
 TIFF_TAGS = (269, 270, 271, 272, 282, 283, 285, 296, 305, 306, 315, 316, 700, 33432, 33550, 33723, 33922, 34264,
@@ -49,7 +49,7 @@ class Picture:
     source: Path
     destination: Path
     image: Image  # the image as displayed: upright, and scaled if asked
-    smooth: Image  # the same, as colours instead of a palette if its values may be interpolated
+    smooth: Image  # the same, with colours instead of a palette if its values may be interpolated
     values: Tensor  # the values of `smooth` as they are stored
     seen: Tensor  # the input of the network
     scaled: bool
@@ -86,7 +86,7 @@ class Reader:
         # Pillow's decoders raise anything: OSError, SyntaxError, struct.error, ...
         except Exception as error:
             raise Refused(f"{source} cannot be read as an image ({error})") from error
-        # The tie rule compares the values that are written: two colours may have one grey.
+        # The tie rule must compare the values that are written, because two colours may have the same grey.
         plain = smooth.mode == ("L" if self.channels == 1 else "RGB") and "transparency" not in smooth.info
         values = seen if plain else pixel_values(smooth)
         return Picture(source, destination, image, smooth, values, seen, image is not original)
@@ -191,7 +191,7 @@ def _metadata(image: Any, file: Path) -> dict[str, Any]:
             at += 12 + length
         if "xmp" in options:
             options["pnginfo"].add_itxt("XML:com.adobe.xmp", options["xmp"].decode())
-        if "exif" not in options and image.getexif():  # written as a text
+        if "exif" not in options and image.getexif():  # it was stored in a text chunk
             options["exif"] = image.getexif().tobytes()
     if image.format == "TIFF":
         from PIL.TiffImagePlugin import ImageFileDirectory_v2
@@ -202,7 +202,7 @@ def _metadata(image: Any, file: Path) -> dict[str, Any]:
         for tag in TIFF_FOLDERS:
             if folder := image.getexif().get_ifd(tag):
                 tags[tag] = folder
-                options["compression"] = "raw"  # libtiff, which compresses, does not write folders
+                options["compression"] = "raw"  # compression needs libtiff, which does not write folders
     return options
 
 
@@ -223,10 +223,10 @@ def write(image: Image, file: Path, source: Path) -> None:
         options["sizes"] = [image.size]  # otherwise Pillow adds smaller ones
     elif kind == "JPEG2000":
         options["no_jp2"] = source.suffix.lower() not in (".jp2", ".jpx", ".jpf")
-    encoded = io.BytesIO()  # Pillow's own writing cuts a file off where the disk is full, without an error
+    encoded = io.BytesIO()  # if the disk is full, Pillow truncates a file without an error
     try:
         image.save(encoded, format=kind, **options)
-    # Pillow's encoders raise anything, too.
+    # Pillow's encoders raise anything.
     except Exception as error:
         raise Refused(f"{source} cannot be written as {kind} ({error}); convert it to PNG") from error
     file.write_bytes(encoded.getbuffer())
@@ -244,7 +244,7 @@ def write_moved(picture: Picture, model: Restorer | Chain, pose: Estimate) -> st
     from unshift.inputs import pixel_values, with_pixel_values
 
     exact = pose.angle is None or float(pose.angle) % 90 == 0
-    if exact and picture.smooth is not picture.image:  # no value is new, so the palette stays
+    if exact and picture.smooth is not picture.image:  # no new values, so the palette stays
         image, values = picture.image, pixel_values(picture.image)
     else:
         image, values = picture.smooth, picture.values
@@ -263,7 +263,7 @@ def write_moved(picture: Picture, model: Restorer | Chain, pose: Estimate) -> st
         stored = pixel_values(written)
         same = _look_alike(written, restored) and torch.equal(stored, moved)
         intact = same and not scenes and torch.equal(model.redo(stored, pose), values)
-    except Exception:  # of a decoder, again
+    except Exception:  # Pillow's decoders raise anything
         same = intact = False
     if exact and not picture.scaled and not (intact or (same and crops)):
         hint = "" if image.format == "PNG" else "; convert it to PNG"

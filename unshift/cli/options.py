@@ -42,7 +42,7 @@ class Command(TyperCommand):
         return super().parse_args(ctx, renamed(str(self.name), args))
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, and print a sign of life where it prints nothing else."""
+        """Run the command, and report the elapsed time while it prints nothing else."""
         from unshift.progress import heartbeat  # here, after the options are parsed: it imports PyTorch
 
         raise_interrupts()
@@ -80,7 +80,7 @@ def renamed(command: str, args: list[str]) -> list[str]:
 
 
 Preset = StrEnum("Preset", ["paper", "dense", "lines", "seam", "sequence", "scene", "look", "evidence"])
-"""The presets of the library, named again because its table would cost the import of PyTorch."""
+"""The presets of the library, repeated because importing their table would import PyTorch."""
 Border = StrEnum("Border", ["circular", "zeros", "edge", "crop"])
 """The pixels that fill the side that a shift vacates."""
 

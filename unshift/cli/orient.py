@@ -1,20 +1,21 @@
 """Rotate circular genomes to their start: FASTA or GFA in, the same out.
 
 Every rotation and both strands of a genome give the same output, byte for byte. IN may be plain, gzip or bzip2, or "-"
-for stdin; what it is follows from its content. Headers, case, ambiguous letters, the order and the width of lines stay.
+for stdin; the format is detected from the content. Headers, case, ambiguous letters, the order of the sequences and the
+width of lines stay.
 
 With the restorer "mitogenome", the default, a mitogenome of a vertebrate begins at the first base of tRNA-Phe, on the
-strand that carries it. A sequence whose start is uncertain is copied as it is, and named on stderr: that is below
---min-confidence, by default the value that was chosen with the restorer, or 0.9 if its file has none.
+strand that carries it. A sequence with a confidence below --min-confidence is copied unchanged and named on stderr. The
+default threshold is the one stored with the restorer, or 0.9 if its file has none.
 
-In GFA, only segments whose links make them circular are turned; those with links to others stay as they are. In FASTA
-all sequences are, unless --circular-only leaves those alone that neither their header (circular=true,
-topology=circular) nor a list of --names marks as circular. --strand-only turns linear sequences to the right strand,
-and does not rotate.
+In FASTA, all sequences are rotated; with --circular-only, those whose header marks them as circular (circular=true,
+topology=circular). In GFA, the segments that their links make circular are rotated; segments with links to others are
+copied. --names selects the sequences by a list instead. --strand-only puts linear sequences on the right strand and
+does not rotate them.
 
 The TSV of --table has the columns name, length, start (the base of the input, counted from 1, that became the first),
-strand, confidence, tied (whether several starts had the same score) and result: turned, "low confidence", "not
-circular", "linked" or "too short".
+strand, confidence, tied (whether several starts had the same score) and result ("turned", "low confidence", "not
+circular", "linked" or "too short").
 
 The exit code is 0; with --strict it is 1 if a sequence of low confidence was copied. After an error it is 2, and
 nothing is written.
@@ -58,13 +59,13 @@ def orient(
     restorer: Annotated[str, typer.Option("--restorer", "-r", help=options.MODEL_HELP)] = "mitogenome",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write. Default: stdout.")] = None,
     table: Annotated[Path | None, typer.Option(metavar="TSV", help="Also write the starts as a table.")] = None,
-    circular_only: Annotated[bool, typer.Option("--circular-only", help="Turn what is marked as circular.")] = False,
-    names: Annotated[Path | None, typer.Option(metavar="FILE", help="Turn these only, one name a line.")] = None,
-    strand_only: Annotated[bool, typer.Option("--strand-only", help="Turn strands, do not rotate.")] = False,
+    circular_only: Annotated[bool, typer.Option("--circular-only", help="Rotate only those marked circular.")] = False,
+    names: Annotated[Path | None, typer.Option(metavar="FILE", help="Rotate only the sequences listed here.")] = None,
+    strand_only: Annotated[bool, typer.Option("--strand-only", help="Choose the strand; do not rotate.")] = False,
     min_confidence: Annotated[
-        float | None, typer.Option(min=0, max=1, metavar="SHARE", help="Copy sequences below it as they are.")
+        float | None, typer.Option(min=0, max=1, metavar="SHARE", help="Copy sequences of lower confidence.")
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if the confidence of one is low.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a confidence is low.")] = False,
     device: options.Device = "cpu",
     force: options.Force = False,
     quiet: options.Quiet = False,
@@ -89,7 +90,7 @@ def orient_files(
     force: bool = False,
     quiet: bool = False,
 ) -> list[Row]:
-    """Turn the sequences of files, and return the rows of the table; the arguments are those of the command."""
+    """Orient the sequences of files and return the rows of the table. The arguments are those of the command."""
     from unshift.data.assemblies import read_assembly
     from unshift.data.sequences import compressed
     from unshift.distributed import count
@@ -109,7 +110,7 @@ def orient_files(
         min_confidence = float(model.metadata.get("orient", {}).get("min_confidence", FALLBACK))
 
     def reason(segment: Segment) -> str:
-        """Return why a segment is copied without an estimate, or nothing."""
+        """Return the reason to copy a segment without an estimate, or an empty string."""
         if segment.linked:
             return "linked"
         if chosen is None:
@@ -140,11 +141,11 @@ def orient_files(
 
 
 def _turn(segment: Segment, model: Restorer | Chain, strand_only: bool, device: str) -> tuple[Row, str]:
-    """Return the estimate, and the text turned by it."""
+    """Return the columns of the estimate, and the oriented text."""
     from unshift.data.sequences import encode, encode_letters, oriented
 
     circle = segment.record.text[: len(segment.record.text) - segment.overlap]
-    # The tie rule compares the letters that are written, not the bases that they stand for.
+    # The tie rule must compare the letters that are written: different letters may stand for the same bases.
     estimate = model.estimate([encode(circle).to(device)], target=[encode_letters(circle).to(device)])
     shift, turn = int(estimate.shift), 0 if estimate.turn is None else int(estimate.turn)
     found = {
@@ -187,7 +188,7 @@ def _write(content: bytes, out: Path | None, force: bool) -> None:
         else:  # a named pipe or a device
             out.write_bytes(content)
     except OSError as error:
-        if out is None:  # what is left in the buffer must not fail again at the end of the process
+        if out is None:  # the rest of the buffer must not fail again when the process exits
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise ValueError(f"{out or 'stdout'} cannot be written: {error.strerror}") from error
 

@@ -53,7 +53,7 @@ def staged(out: Path) -> Iterator[Path]:
             yield Path(folder)
     except BaseException as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            error.filename = out  # not a file that is removed by now
+            error.filename = out  # instead of a temporary file that no longer exists
         with contextlib.suppress(OSError):  # another run has written there meanwhile
             for empty in created:
                 empty.rmdir()

@@ -1,17 +1,16 @@
 """Restore image files: estimate how each was moved, undo it, and write it under its own name.
 
-No pixel is damaged. Shifts and turns move pixels and change none: a file keeps its format, mode, depth, palette,
-transparency and metadata. A file that was not moved is copied byte for byte. Every other file is read again after it
-was written, and moved back: the result must equal the input bit for bit. Files for which this cannot hold are refused
-by name: animations and icons of several images, and colours of 16 bits, of which Pillow keeps 8. If a file is refused
-or cannot be read, nothing is written, and the exit code is 2; with --skip-unreadable it is skipped and named, and the
-exit code is 0. Images are restored as they are displayed: where pixels move, the EXIF orientation is applied to them
-and removed.
+Shifts and turns move pixels and change none: a file keeps its format, mode, depth, palette, transparency and metadata.
+A file that was not moved is copied byte for byte. Every other file is read again after it was written, and moved back:
+the result must equal the input bit for bit. Files for which this is impossible are refused by name: animations, icons
+of several images, and 16-bit colours, which Pillow reduces to 8 bits. If a file is refused or cannot be read, nothing
+is written, and the exit code is 2; with --skip-unreadable it is skipped and named, and the exit code is 0. Images are
+restored as they are displayed: if pixels move, the EXIF orientation is applied to them and removed.
 
-OUT/poses.csv has one row per file, with the columns that the restorer estimates. down and right are the shift in
-pixels, from 0 to size-1 as it is circular; with --pad the shortest one, so that -2 is 2 up or left. angle is in
-degrees, counter-clockwise; tied is true if several poses had the same score. written is "lossless" or "copied", or one
-of these, which the summary names too:
+OUT/poses.csv has one row per file, with the columns that the restorer estimates: "down" and "right", the shift in
+pixels, from 0 to size-1 because it is circular (with --pad the shortest shift: -2 is 2 up or left); "turn"; "angle", in
+degrees, counter-clockwise; "confidence"; and "tied", true if several poses had the same score. The column "written" is
+"lossless", "copied" or one of these, which the summary counts too:
 
 \b
   lossy         JPEG and AVIF, encoded again at quality 95
@@ -125,7 +124,7 @@ def restore(
     if ranks.is_first():
         coloured = next((result.source for result in results.values() if not result.grey), None)
         if reader.channels == 1 and coloured:
-            warn(f"this restorer sees the greys of images, and {coloured} has colours")
+            warn(f"this restorer sees only grey values, and {coloured} has colours")
         _print_summary(results, out / TABLE, rows if as_json else None)
 
 
@@ -154,7 +153,7 @@ def _restored(
             first = next(iter(results.values()))
             raise ValueError(f"none of the {len(results):,} files can be restored: {first.problem}")
         if ranks.is_first():
-            write_table(out / TABLE, rows, force)  # first: of two runs into one folder, one ends here
+            write_table(out / TABLE, rows, force)  # written first: of two runs into one folder, one stops here
         ranks.gathered_json([])  # the other ranks wait for it
         for target, (_, file) in zip(mine, files, strict=True):
             if results[target].rows:
@@ -234,7 +233,7 @@ def _reader(model: Restorer | Chain, resize: bool, steps: dict[str, Any]) -> Rea
             raise ValueError(
                 "--resize: this restorer takes any size, and its file does not say which it was trained at; give --size"
             )
-        # The training images had the margin already. The size of a network of one size is without it.
+        # The training images included the margin. The size of a network of one size does not.
         added = margin if any(kind.get("pad") for kind in coordinates) and not model.stages[0].scorer.size else 0
         asked = [n - 2 * added for n in size]
     wanted = (asked[0], asked[1]) if asked else None

@@ -1,4 +1,4 @@
-"""Restore many image files: read, estimate in batches, move and write each by itself.
+"""Restore many image files: read them, estimate poses in batches, move and write each file by itself.
 
 Images of one shape share a batch of the network. Many files are shared by processes, since threads would wait for the
 interpreter: 400 photos of 500x375 a second by two threads, 550 by two processes.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from unshift.restorer import Chain, Estimate, Restorer
 
 BATCH = 2**24
-"""Values that a batch holds, or one image."""
+"""Number of values at which a batch is complete."""
 PART = 16
 """Largest number of files that a process takes at a time."""
 MANY = 64
@@ -47,8 +47,8 @@ class Result:
 
     source: str
     rows: list[dict[str, Any]] = field(default_factory=list)  # of the table: one, one for each page, or none if refused
-    written: str = ""  # `"copied"`; `"rejected"` if copied for a low confidence; or see `image_files.write_moved`
-    problem: str = ""  # the reason why it was refused
+    written: str = ""  # "copied", "rejected" (copied for a low confidence), or a result of `image_files.write_moved`
+    problem: str = ""  # the reason why the file was refused
     grey: bool = True
 
 
@@ -65,7 +65,7 @@ class Restoring:
     model: Restorer | Chain
     reader: Reader
     min_confidence: float = 0.0
-    skip: bool = False  # whether to go on after files that cannot be restored
+    skip: bool = False  # whether to skip files that cannot be restored
     hint: str = ""  # added to the message about an image that does not fit the network
     device: str = "cpu"
     workers: int | None = None  # number of processes; by default one for each core
@@ -96,13 +96,13 @@ class Restoring:
         return results
 
     def _each(self, files: Files) -> Iterator[tuple[list[Result], list[str]]]:
-        """Yield the results of a few files after the other, and the texts of warnings in other processes."""
+        """Yield the results, a few files at a time, each with the texts of warnings in other processes."""
         import torch
 
         from unshift import distributed as ranks
 
-        torch.set_num_threads(1)  # images are in parallel, not the work on one of them
-        # The first file is restored here and alone: forked processes inherit what was loaded and compiled for it.
+        torch.set_num_threads(1)  # files are restored in parallel, and each by one thread
+        # Restore the first file in this process: forked processes inherit what was loaded and compiled for it.
         yield self._restore(files[:1])
         workers = cores() if self.workers is None else max(1, self.workers)
         size = max(1, min(PART, math.ceil(len(files) / (4 * workers))))
@@ -111,7 +111,7 @@ class Restoring:
             yield from map(self._restore, parts)
             return
         pool: Executor
-        # Other systems cannot fork, nor can a process that uses a GPU; ranks are processes already.
+        # Fork on Linux only, and not in a process that uses a GPU or is one of several ranks.
         if len(files) >= MANY and sys.platform == "linux" and self.device == "cpu" and ranks.count() == 1:
             fork, arguments = multiprocessing.get_context("fork"), (self, os.getpid())
             pool, restore = ProcessPoolExecutor(workers, fork, _start_worker, arguments), _restore_in_worker
@@ -223,15 +223,15 @@ _restoring: Restoring
 
 
 def _start_worker(restoring: Restoring, parent: int) -> None:
-    """Prepare a forked process, which ends with its parent, however that ends."""
+    """Prepare a forked process. It ends when its parent ends, even if the parent is killed."""
     import torch
 
     global _restoring
     _restoring = restoring
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before
+    if os.getppid() != parent:  # it ended before the call of prctl
         os._exit(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, which stops the workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C also reaches the parent, which stops the workers
     torch.set_num_threads(1)
 
 

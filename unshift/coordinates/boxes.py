@@ -64,7 +64,7 @@ def box_means(images: Tensor, width: int) -> Tensor:
 
 
 def sum_boxes(images: Tensor, axis: int, boxes: Sequence[Tensor], width: int, scale: Tensor | None = None) -> Tensor:
-    """Sum the boxes along one axis; first make integers of pixels, if a ``scale`` is given."""
+    """Sum the boxes along one axis. If a ``scale`` is given, first quantise the pixels."""
     total: Tensor | None = None
     for at in boxes:
         part = _selected(images, axis, at)
@@ -78,7 +78,7 @@ def sum_boxes(images: Tensor, axis: int, boxes: Sequence[Tensor], width: int, sc
 
 @in_graphs(lambda images, axis, at: images.index_select(axis, at))
 def _selected(images: Tensor, axis: int, at: Tensor) -> Tensor:
-    """Select pixels along an axis; without a copy where they are consecutive."""
+    """Select pixels along an axis, without a copy if they are consecutive."""
     first, last = int(at[0]), int(at[-1])
     if last - first == len(at) - 1:
         return images.narrow(axis, first, len(at))

@@ -1,4 +1,4 @@
-"""Moves that lose pixels: what leaves the image is lost; zeros, the image's edge or more of the photo enter instead.
+"""Moves that lose pixels: those that leave the image are lost, and zeros, the edge or more of the photo enter instead.
 
 All three are one operation: shift a larger image and crop its middle. The larger image is the image with a margin of
 zeros, the image with its edge repeated, or the photo itself, of which only a window is ever visible.
@@ -29,7 +29,7 @@ class Moves:
 
     Args:
         kind: One of :data:`MOVES`.
-        coordinates: Draws the moves, and does turns and circular shifts.
+        coordinates: Coordinates that draw the moves, and apply turns and circular shifts.
         scope: The largest shift along each axis, in pixels. None: any, for circular shifts only.
 
     >>> from unshift.coordinates import Shifts
@@ -57,7 +57,7 @@ class Moves:
 
         Args:
             kind: One of :data:`MOVES`.
-            coordinates: What is undone.
+            coordinates: The moves that are undone.
             scope: The largest shift along each axis. Default: an eighth of the shorter side.
             size: Size of the images.
         """

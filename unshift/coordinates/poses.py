@@ -58,7 +58,7 @@ class Poses(Turning):
     def canvases(self, images: Tensor) -> Iterator[Tensor]:
         size = self.check(images)
         small = box_means(images, self._width(size))
-        return (turn(small) for turn in self.inverses(len(size)))  # one at a time: they may be pages
+        return (turn(small) for turn in self.inverses(len(size)))  # one at a time: pages are large
 
     def candidate(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         assert pose.turn is not None

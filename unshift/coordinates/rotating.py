@@ -1,4 +1,4 @@
-"""Rotating: what the kinds that undo rotations share. Their candidates are angles, whole numbers of them a quarter."""
+"""Rotating: the base of the kinds that undo rotations. Candidates are angles, a multiple of 4 of them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Rotating(Coordinates):
                 scores.gather(1, ((step + side) % self.angles)[:, None])[:, 0].to(torch.float64)
                 for side in (self.angles - 1, 0, 1)
             )
-            bend = before - 2 * top + after  # of integers, so exact, and equal wherever the peak stands
+            bend = before - 2 * top + after  # integers: exact, and the same at every position
             rest = rest + torch.where(bend < 0, (before - after) / (2 * bend), 0.0)
         # Rounded before whole quarters are added, so that the sum is exact.
         grains = (rest * self._grains_per_step.to(rest.device)).round().to(torch.int64)

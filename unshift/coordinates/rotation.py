@@ -60,7 +60,7 @@ def rotate(images: Tensor, degrees: Tensor | float, *, axis: int = 0) -> Tensor:
         for wave in (math.cos, math.sin)
     )
     turned, side = _quarter_turns(images, quarters, axis)
-    # Blocks bound the memory. Every pixel is computed by itself, so they change no result.
+    # Blocks bound the memory. Pixels are computed independently, so blocks do not change the result.
     block = max(1, 2**17 // math.prod(images.shape[1:]))
     for rows in (rest != 0).nonzero().flatten().split(block):
         if len(rows):

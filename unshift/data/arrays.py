@@ -40,7 +40,7 @@ def load_array(path: Path) -> ImageSet:
 def _read(path: Path) -> tuple[Array, Array | None]:
     try:
         if path.suffix.lower() == ".npy":
-            # Mapped, not read: a header that promises more than the file holds then fails at once.
+            # Map the file instead of reading it: a header that claims more data than the file has then fails at once.
             return np.load(path, mmap_mode="r", allow_pickle=False), None
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             if not isinstance(arrays, np.lib.npyio.NpzFile):
@@ -51,7 +51,7 @@ def _read(path: Path) -> tuple[Array, Array | None]:
                 raise ValueError(f"expected an array named 'images' or a single array, got {got}")
             images = arrays["images" if "images" in names else names[0]]
             return images, arrays["labels"] if "labels" in arrays.files else None
-    # For a damaged file NumPy's parser and the zip reader raise many types, down to TokenError.
+    # For a damaged file, NumPy's parser and the zip reader raise many types of error, even TokenError.
     except Exception as error:
         raise ValueError(f"{path} cannot be read as NumPy arrays ({error})") from error
 

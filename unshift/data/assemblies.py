@@ -1,10 +1,10 @@
-"""Assemblies: FASTA or GFA, recognised by content, and written back in the layout in which they came.
+"""Assemblies: FASTA or GFA, recognised by content, and written back in their original layout.
 
-In GFA, the links say what is circular: a segment is, if its only link joins its end to its own start. The link may
-have an overlap, ``44M``, if the sequence repeats its first 44 bases at its end; the circle is then shorter by these,
-and they are repeated again after the turn. So every link stays valid, and so do the paths that consist of this segment
-only. A segment that is named in any other link, path, walk, jump, containment or fragment stays as it is: turning it
-would change what these lines mean.
+In GFA, a segment is circular if its only link joins its end to its own start. The link may have an overlap, such as
+``44M``, if the sequence repeats its first 44 bases at its end; the circle is then 44 bases shorter, and the bases are
+repeated again after the rotation. So every link stays valid, and so do the paths that consist of this segment only. A
+segment that is named in any other link, path, walk, jump, containment or fragment is not rotated, because that would
+change the meaning of these lines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from unshift.data.sequences import Record, check_records, read_bytes, read_fasta, to_fasta
 
 CIRCULAR = re.compile(r"\b(suggest)?circular[=:](true|yes|y|1)\b|\btopology[=:]circular\b", re.IGNORECASE)
-"""How assemblers and GenBank mark circular sequences in the header."""
+"""The marks of circular sequences in the headers of assemblers and GenBank."""
 
 
 class Segment(NamedTuple):
@@ -75,7 +75,7 @@ def read_assembly(paths: Sequence[Path]) -> Assembly:
         segments += [Segment(record, bool(CIRCULAR.search(record.header))) for record in records]
         lines = [len(line.rstrip()) for line in content.split(b"\n") if line.strip() and not line.startswith(b">")]
         widths.append(max(lines) if len(lines) > len(records) else 0)
-    # Sequences on one line each stay so.
+    # Keep sequences on one line if they came so.
     return Assembly(segments, width=max(widths) or max(len(segment.record.text) for segment in segments))
 
 

@@ -140,7 +140,7 @@ def fetch(files: Sequence[File], mirrors: Sequence[str], archive_md5: str = "") 
         elif missing:
             with tarfile.open(retrieve(mirrors, f"md5:{archive_md5}", folder)) as archive:
                 for file in missing:
-                    # Only the bytes are taken: no name, link or mode in the archive decides where they go.
+                    # Take only the bytes, so that no name, link or mode in the archive decides where they are written.
                     content = archive.extractfile(file.path)
                     assert content is not None, f"{file.path} is not in the archive with this md5"
                     (folder / "member").write_bytes(content.read())

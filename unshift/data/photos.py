@@ -154,7 +154,7 @@ def image_names(folder: Path, documents: tuple[str, ...] = ()) -> list[str]:
 
     ``documents`` are the suffixes of other files to list.
     """
-    # Broken links and pipes are listed too: who reads them reports them.
+    # Broken links and pipes are listed too: reading them reports the error.
     wanted = (*suffixes(), *documents)
     files = (path for path in folder.rglob("*") if path.suffix.lower() in wanted and not path.is_dir())
     paths = [path.relative_to(folder) for path in files]
@@ -165,7 +165,7 @@ def image_names(folder: Path, documents: tuple[str, ...] = ()) -> list[str]:
 
 
 def check_regular(file: str | os.PathLike[str]) -> None:
-    """Raise an ``OSError`` if a file is absent, or is a pipe or device, of which a read might wait forever."""
+    """Raise an ``OSError`` if a file is absent, or is a pipe or device, where a read might wait forever."""
     if not stat.S_ISREG(os.stat(file).st_mode):
         raise OSError("it is not a regular file")
 

@@ -98,7 +98,7 @@ def read_fasta(path: str | os.PathLike[str], content: bytes | None = None) -> li
 
 
 def check_records(path: str | os.PathLike[str], records: Sequence[Record]) -> None:
-    """Raise a ``ValueError`` that names the first sequence that is not one of nucleotides, or if there is none."""
+    """Raise a ``ValueError`` if there are no records, or that names the first one that is not a nucleotide sequence."""
     if not records:
         raise ValueError(f"{path} is empty: it holds no sequence")
     for number, record in enumerate(records, 1):
@@ -158,7 +158,7 @@ def oriented(text: str, shift: int, turn: int) -> str:
 
 
 def to_fasta(records: Iterable[Record], path: Path, width: int = 80) -> bytes:
-    """Return the content of a FASTA file with lines of ``width`` letters, compressed as the suffix of ``path`` says.
+    """Return the content of a FASTA file with lines of ``width`` letters, compressed if the suffix of ``path`` asks it.
 
     Equal records give equal bytes.
     """

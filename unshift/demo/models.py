@@ -93,7 +93,7 @@ class Windows(nn.Module):
 
 
 class Evidence(nn.Module):
-    """What each position of an image of any size says: float32 ``(batch, positions)`` that hold integers.
+    """The evidence at each position of an image of any size: float32 ``(batch, positions)`` that hold integers.
 
     Args:
         scorer: A scorer of poses whose sums stay below 2^24.
@@ -120,7 +120,7 @@ def last_sums(scorer: Any, images: Tensor) -> Tensor:
         if layer.activation == "abs":
             sums = sums.abs()
         least = -scorer.largest if layer.activation == "none" else 0
-        # No sum reaches 2^24, so dividing by more gives the same quotients.
+        # No sum reaches 2^24, so larger divisors give the same quotients.
         divisor = layer.divisor.clamp(max=2**24).to(torch.float32).view(-1, *[1] * scorer.axes)
         features = sums.div(divisor).floor().clamp(least, scorer.largest)
     raise AssertionError("the last layer has no divisor")
