@@ -84,7 +84,7 @@ def _gather(value: Any) -> list[Any]:
 
 
 def _attempt() -> str:
-    """Return a prefix for the keys of this start of the processes: the store may hold addresses of an earlier one.
+    """Return a prefix for the keys of this start of the processes, because the store may hold keys of an earlier start.
 
     ``torchrun`` with a given port on one machine keeps its store over restarts. On several machines, or with
     ``--standalone``, each start has a new store, and the counts of restarts may differ between machines.
@@ -119,8 +119,8 @@ def process_group(arguments: list[str]) -> Iterator[None]:
                 f"rank {other} has {' '.join(given[other])!r}"
             )
         yield
-        distributed.barrier()  # none leaves while another may still wait for it
-    except RuntimeError as error:  # gloo raises nothing more specific
+        distributed.barrier()  # so that no rank exits while another waits for it
+    except RuntimeError as error:  # the most specific type that gloo raises
         if not any(word in str(error) for word in ("gloo", "Gloo", "NCCL", "store", "peer", "Timed out", "timed out")):
             raise
         first = str(error).splitlines()[0]

@@ -259,8 +259,8 @@ def accuracy_over_scopes(
         restorer: Its coordinates draw the moves, in their own unit, and apply them.
         scopes: The largest moves, e.g. in pixels; None for any move at all.
         seeds: Seeds of the random moves.
-        moves: What enters where the image leaves: see :mod:`unshift.coordinates.lossy`. Crops leave a margin of the
-            largest scope on every side.
+        moves: The pixels that fill the vacated side, as in :mod:`unshift.coordinates.lossy`. With crops, the
+            classifier sees images that are smaller by the largest scope on every side.
         batch_size: Images per batch.
         progress: Show progress.
 
@@ -368,7 +368,7 @@ def curve_of(confidence: Tensor, right: Tensor) -> Curve | None:
 
 
 def _knots(confidence: Tensor, right: Tensor, merged: bool) -> list[tuple[int, int]]:
-    """Return the point of a single group, or the two ends of merged ones, one step apart because a curve rises."""
+    """Return the knot of a single group, or the two end knots of merged groups, one step apart as a curve must rise."""
     # One right and one wrong image more, so that the share is never 0 or 1.
     share = round(Curve.WHOLE * (float(right.sum()) + 1) / (len(right) + 2))
     if not merged:
@@ -384,8 +384,8 @@ def calibrate(restorer: Restorer | Chain, batches: Callable[[], Iterable[Batch]]
     and after, as :func:`reliability` computes them, are stored in the metadata.
 
     Args:
-        restorer: Its curves are replaced; with too few images, by none.
-        batches: Returns the batches of unmoved images that it was not trained on; called several times.
+        restorer: The restorer. Its curves are replaced, or removed if there are too few images.
+        batches: Function that returns batches of unmoved images, not those of the training. It is called several times.
 
     Returns:
         The results on these images, with the calibrated confidences.

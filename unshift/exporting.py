@@ -34,8 +34,8 @@ LARGEST = 2**31 - 1
 
 PROMISE = (
     "For every finite float32 image, shift, tied, confidence, angle and scores are those of unshift in PyTorch, and "
-    "restored is the same bit for bit, in any batch. Logits are the classifier's on that image, up to rounding. Where "
-    "an image holds NaN or infinity, confidence is NaN and the rest means nothing."
+    "restored is the same bit for bit, in any batch. Logits are the classifier's on that image, up to rounding. If an "
+    "image holds NaN or infinity, its confidence is NaN and its other outputs are meaningless."
 )
 """The promise that every exported file repeats."""
 
@@ -152,7 +152,7 @@ def _input_shape(model: Restorer | Chain, size: Sequence[int] | None) -> tuple[i
     """Return the channels and size of the images. Raise a ``ValueError`` if a ``size`` is missing or not positive."""
     channels, chosen = model.image_shape(size)
     if chosen is None or channels is None:
-        raise ValueError("this restorer takes images of any size, a graph those of one: choose it, as size=(32, 32)")
+        raise ValueError("this restorer takes any image size, but a graph takes one: choose it, such as size=(32, 32)")
     if min(chosen) < 1 or (size is not None and tuple(size) != tuple(chosen)):
         raise ValueError(f"this restorer takes images of size {chosen}, got size={size}")
     return (channels, *chosen)
@@ -215,7 +215,7 @@ def _evaluating(classifier: Any) -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
-    """Return the first line of the original error: exporters wrap it in advice."""
+    """Return the first line of the original error, without the advice that exporters add."""
     while error.__cause__ is not None:
         error = error.__cause__
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -50,7 +50,7 @@ def save(restorer: Restorer | Chain, path: str | Path) -> None:
     tensors: dict[str, torch.Tensor] = {}
     for number, stage in enumerate(restorer.stages):
         if not isinstance(stage.scorer, IntegerNetwork):
-            raise ValueError(f"only integer estimators can be saved, got {type(stage.scorer).__name__}")
+            raise ValueError(f"only integer networks can be saved, got {type(stage.scorer).__name__}")
         stages.append({"estimator": stage.scorer.describe(), "coordinates": stage.coordinates.describe()})
         if stage.curve is not None:
             stages[-1]["curve"] = stage.curve.describe()
@@ -60,7 +60,7 @@ def save(restorer: Restorer | Chain, path: str | Path) -> None:
     if restorer.min_confidence:
         header["min_confidence"] = restorer.min_confidence
     try:
-        header = json.loads(json.dumps(header))  # as it will be read back, for the checksum
+        header = json.loads(json.dumps(header))  # as it will be read back: the checksum is over this form
     except (TypeError, ValueError) as error:
         raise ValueError(f"the restorer's metadata must be plain JSON data: {error}") from error
     header["sha256"] = checksum(header, tensors)
@@ -209,7 +209,7 @@ LARGEST = 2**24
 
 @contextlib.contextmanager
 def _naming(field: str) -> Iterator[None]:
-    """Turn every error that nonsense in a file can cause into a ``ValueError`` that names the field."""
+    """Turn every error that a damaged file can cause into a ``ValueError`` that names the field."""
     try:
         yield
     except KeyError as error:

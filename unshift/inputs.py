@@ -1,7 +1,7 @@
-"""Inputs: the forms in which images come and go, and how they compare with the training images.
+"""Inputs: convert images from and to the forms that users have, and compare them with the training images.
 
 A restorer takes tensors, NumPy arrays, Pillow images and lists of tensors of different sizes. The result has the form
-of the input. A list is never padded to one size, because a padded circle is another circle.
+of the input. A list is never padded to one size, because padding would change the circular shifts.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_finite(images: Tensor) -> tuple[float, float] | None:
 
 
 class Given(NamedTuple):
-    """Images as a batch, and the way back to the form in which they were given."""
+    """Images as a batch, and the function that converts results back to the form of the input."""
 
     seen: Tensor
     """The input of the network, ``(batch, channel, *spatial)``."""
@@ -86,7 +86,7 @@ def as_given(images: Any, axes: int | None, channels: int | None, interpolated: 
             shape, channels first or last, or of one grey image ``(*spatial)``; or a Pillow image.
         axes: Number of spatial axes of the images, if known. Without it, tensors and arrays are batches.
         channels: Number of channels that the network sees, if known.
-        interpolated: Whether values will be interpolated, which those of a palette cannot be.
+        interpolated: Whether values will be interpolated. Palette images are then converted to colours.
     """
     if isinstance(images, Tensor):
         if axes is not None and images.ndim == axes + 1:

@@ -85,7 +85,7 @@ def check_input(images: Tensor, in_channels: int, axes: int, size: Sequence[int]
 
 
 COLUMN_VALUES = 2**21
-"""Values of an im2col matrix at a time: 8 MB of float32, below the allocator's limit for reuse."""
+"""Number of values of an im2col matrix at a time: 8 MB of float32, a size that the allocator reuses."""
 
 LONG = 1024
 """Least length of a sequence whose gradients :class:`_LongCorrelation` computes."""
@@ -333,7 +333,7 @@ class ShiftEstimator(nn.Module):
             "line_kernel_size": list(line_kernel_size),
             "size": list(size) if size is not None else None,
         }
-        if symmetric:  # only where they differ from the default: files of 0.1 do not have these keys
+        if symmetric:  # only if set: files of 0.1 do not have these keys
             self._description |= {"symmetric": True, "corners": corners}
         if across:
             self._description["across"] = list(across)
@@ -384,7 +384,7 @@ class ShiftEstimator(nn.Module):
                 **{"channels": (8,), "kernel_size": clipped[3], "bias": True, "size": size},
                 **{"line_channels": (16, 1), "line_kernel_size": whole},
             },
-            "seam": {  # the activation: an edge counts whichever side is brighter
+            "seam": {  # abs: an edge counts, whichever side is brighter
                 **{"channels": (24,), "kernel_size": [*(min(3, n) for n in across), *clipped[3]], "bias": True},
                 **{"activation": "abs", "line_channels": (32, 32, 1), "line_kernel_size": clipped[9], "across": across},
             },

@@ -18,11 +18,11 @@ __all__ = ["Progress", "duration", "heartbeat", "tracked"]
 Item = TypeVar("Item")
 EVERY_SECONDS = 5.0
 _last_line = [0.0]
-"""When the last line was written, by any of the functions here."""
+"""Time of the last line that any function of this module wrote."""
 
 
 class _Bar(tqdm):  # type: ignore[misc]
-    monitor_interval = 0  # no monitor thread: the library starts none unasked
+    monitor_interval = 0  # no monitor thread: the library starts no threads of its own
 
 
 def duration(seconds: float) -> str:
@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """Reports on standard error how far a task is: ``done`` of ``total`` steps (None if unknown). A context manager."""
+    """Report on standard error how many of ``total`` steps (None if unknown) are done. A context manager."""
 
     def __init__(self, name: str, total: int | None, unit: str, show: bool = True, done: int = 0) -> None:
         self.name, self.total, self.unit, self.done = name, total, unit, done
@@ -51,7 +51,7 @@ class Progress:
             self._line(self._position())
 
     def write(self, text: str) -> None:
-        """Print a line of its own, on a terminal above the bar."""
+        """Print a separate line; on a terminal, above the bar."""
         if self._show:
             tqdm.write(f"{self.name}: {text}", file=sys.stderr)
             sys.stderr.flush()

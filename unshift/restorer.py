@@ -66,7 +66,7 @@ class Estimate(NamedTuple):
     tied: Tensor
     """bool ``(batch,)``: several candidates had the highest score, and the tie rule chose among them."""
     rejected: Tensor | None = None
-    """bool ``(batch,)``: the confidence is below the restorer's ``min_confidence``. The pose is then no move, and the
+    """bool ``(batch,)``: the confidence is below the restorer's ``min_confidence``. The pose is then zero, and the
     image passes unchanged. None if there is no such bound."""
 
     @staticmethod
@@ -77,7 +77,7 @@ class Estimate(NamedTuple):
 
 
 class _Undoer(nn.Module, ABC):
-    """Base class of :class:`Restorer` and :class:`Chain`: everything but how one block of images is estimated."""
+    """Base class of :class:`Restorer` and :class:`Chain`, which implement the estimate of one block of images."""
 
     coordinates: Any
     metadata: dict[str, Any]
@@ -171,7 +171,7 @@ class _Undoer(nn.Module, ABC):
         if is_list(images):
             return self.undo(images, self.estimate(images))
         given = self._given(images)
-        # The confidence is not returned, so skip it where nothing depends on it.
+        # The confidence is not returned, so skip it unless something depends on it.
         estimate = self._checked(given.seen, given.values, with_confidence=self.min_confidence > 0)[0]
         restored: AnyImages = given.back(self.coordinates.undo(given.values, estimate))
         return restored
@@ -187,7 +187,7 @@ class _Undoer(nn.Module, ABC):
         save(self, path)  # type: ignore[arg-type]
 
     def reject(self, estimate: Estimate) -> Estimate:
-        """Mark the images of a confidence below ``min_confidence``, and set their pose to no move."""
+        """Mark the images of a confidence below ``min_confidence``, and set their pose to the identity."""
         if not self.min_confidence:
             return estimate
         if not 0 <= self.min_confidence <= 1:
@@ -235,7 +235,7 @@ class _Undoer(nn.Module, ABC):
     def _checked(
         self, images: Tensor, target: Tensor, top: int | None = None, with_confidence: bool = True
     ) -> list[Estimate]:
-        """Check images, estimate them (``top`` times over), and compare them with the training images."""
+        """Check images, estimate their poses (``top`` of each), and compare them with the training images."""
         if torch.compiler.is_compiling() and is_traced():
             if top is not None:
                 raise ValueError(
@@ -292,7 +292,7 @@ class Restorer(_Undoer):
             ``(batch, *positions)``: :func:`unshift.quantise` makes one from a trained estimator, ``unshift.theory``
             constructs one.
         coordinates: What to undo: one of ``unshift.coordinates``. Default: circular shifts.
-        pad: Short for ``coordinates=Padded(pad)``.
+        pad: Shorthand for ``coordinates=Padded(pad)``.
     """
 
     def __init__(self, scorer: nn.Module, *, coordinates: Any = None, pad: int = 0) -> None:

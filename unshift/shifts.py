@@ -154,7 +154,7 @@ def _shift(images: Tensor, shift: Tensor, sign: int) -> Tensor:
     x, first = (images.movedim(1, -1), 1) if channels_last else (images, 2)
     differentiable = images.requires_grad and torch.is_grad_enabled()
     if (batch == 1 or images.numel() >= LARGE * batch > 0) and not (differentiable or torch.compiler.is_compiling()):
-        # Image by image, without an index for every pixel.
+        # Roll each image by itself, without an index for every pixel.
         y = torch.empty_like(x, memory_format=torch.contiguous_format)
         for image, moved, row in zip(x, y, shift.tolist(), strict=True):
             moves = {a + first - 1: sign * m % n for a, (m, n) in enumerate(zip(row, size, strict=True)) if m % n}
@@ -163,7 +163,7 @@ def _shift(images: Tensor, shift: Tensor, sign: int) -> Tensor:
     # One flat index per pixel, built axis by axis: source = destination - shift, modulo the size.
     source = torch.zeros(batch, 1, dtype=torch.int64, device=images.device)
     for axis, n in enumerate(size):
-        # Reduced before it is subtracted, so that no int64 shift, however large, overflows.
+        # Reduce before subtracting, so that no int64 shift, however large, overflows.
         moved = sign * (shift[:, axis, None].to(images.device, torch.int64) % n)
         along = (torch.arange(n, device=images.device) - moved) % n
         source = (source[:, :, None] * n + along[:, None, :]).flatten(1)
@@ -222,7 +222,7 @@ def compose(first: Tensor, second: Tensor, size: tuple[int, ...]) -> Tensor:
             f"got shapes {tuple(first.shape)} and {tuple(second.shape)}"
         )
     modulus = torch.tensor(size, dtype=torch.int64, device=first.device)
-    # Reduced before they are added, so that no two int64 shifts overflow.
+    # Reduce before adding, so that no two int64 shifts overflow.
     return (first.to(torch.int64) % modulus + second.to(torch.int64) % modulus) % modulus
 
 

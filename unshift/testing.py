@@ -1,4 +1,4 @@
-"""Check the claim: is a module equivariant, and is a restorer exact? For our modules and for yours.
+"""Test whether a module is equivariant and whether a restorer is exact.
 
     from unshift.testing import assert_equivariant
     assert_equivariant(my_module, size=(1, 32, 32))
@@ -127,7 +127,7 @@ def _prepare(restorer: Restorer | Chain, image: Tensor) -> tuple[Any, Tensor, Po
     """Return the restorer to check, the image on which moves are exact, and the moves."""
     ground, coordinates = restorer.coordinates.exact_on(image)
     subject: Any = restorer
-    if coordinates is not restorer.coordinates:  # everything else stays: scorer, curve, min_confidence
+    if coordinates is not restorer.coordinates:  # keep everything else: scorer, curve, min_confidence
         subject = copy.copy(restorer)
         subject._modules = {**restorer._modules, "coordinates": coordinates}
         subject.trained_on = {**restorer.trained_on, "size": None}  # the images are padded now
@@ -153,7 +153,7 @@ def _check_moves(restorer: Any, image: Tensor, moves: Pose, batch_size: int, dea
 def both_orders(
     module: Callable[[Tensor], Tensor], images: Tensor, shifts: Tensor, batch_size: int = 64
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Run ``module`` on every image under every shift: each measure of equivariance compares the results.
+    """Run ``module`` before and after every shift of every image. Measures of equivariance compare the results.
 
     Args:
         module: Any callable on batches of images.

@@ -52,7 +52,7 @@ def runtime_files(given: Path | None = None, *, download: bool = True) -> dict[s
 
 
 def _pack(folder: Path) -> Path:
-    """Download the archive into ``folder`` with npm, which knows the user's registry."""
+    """Download the archive into ``folder`` with npm, which uses the registry that the user configured."""
     print(f"downloading {ARCHIVE} (33 MB, once) with npm", file=sys.stderr)
     try:
         subprocess.run(PACK, cwd=folder, check=True, capture_output=True, stdin=subprocess.DEVNULL)

@@ -53,7 +53,7 @@ class Handler(BaseHTTPRequestHandler):
     error_message_format, error_content_type = "%(message)s\n", "text/plain"
 
     def parse_request(self) -> bool:
-        """Read the request; refuse what static files never need, before reading any body."""
+        """Read the request. Refuse methods and bodies that static files never need, before reading any body."""
         if not super().parse_request():
             return False
         host = self.headers.get("Host", "").lower()
@@ -106,7 +106,7 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     """Serve a folder, one thread per connection. Port 0 takes any free port.
 
-    It listens from the start: the port is taken before the page is written, which may take minutes.
+    The port is bound on construction, so that a conflict is reported before the page is written, which takes minutes.
     """
 
     request_queue_size = 128
@@ -128,7 +128,7 @@ class Server(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors of a connection: the visitor left, or it timed out."""
+        """Ignore errors of a connection: the visitor closed it, or it timed out."""
 
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until Ctrl-C or SIGTERM. Call ``ready`` once, before the first request is answered."""

@@ -70,7 +70,7 @@ CHOICES = (
     Choice("fashion-mnist", "Clothes", "garment", "fashion-mnist", "lenet5-fashion-mnist"),
     Choice("cifar10", "Photos", "photo", "cifar10-seam", "resnet20-cifar10-plain"),
 )
-"""The datasets that the page can offer. It offers those whose images are present."""
+"""The datasets of the page. Those whose images are missing are left out."""
 
 
 def samples(choice: Choice) -> Tensor | None:
@@ -243,7 +243,7 @@ def _pages(folder: Path, progress: Progress) -> dict[str, Any]:
 
 
 def _confidence(stage: Any) -> dict[str, Any]:
-    """Return what the page needs to compute a confidence from scores."""
+    """Return the data from which the page computes a confidence."""
     knots = [[0, 0], *(stage.curve.describe() if stage.curve else []), [Curve.WHOLE, Curve.WHOLE]]
     return {"unit": stage.scorer.score_unit, "knots": [[x / Curve.WHOLE, y / Curve.WHOLE] for x, y in knots]}
 

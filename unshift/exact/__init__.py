@@ -1,7 +1,7 @@
-"""Exact inference: the network in integers, and a tie rule that does not depend on where the image stands.
+"""Exact inference: the network in integers, and a tie rule that does not depend on the shift of the image.
 
 Floating point cannot promise that ``restore(apply(x, M))`` equals ``restore(x)``: float sums depend on their order, and
-equal scores fall to whichever index comes first. So:
+among equal scores argmax picks the first index. So:
 
 1. Pixels and filters are quantised to integers, pointwise (:mod:`~unshift.exact.calibration`).
 2. Sums are exact, so their order does not matter: :mod:`~unshift.exact.integers` is the network in integers, and each

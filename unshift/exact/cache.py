@@ -25,7 +25,7 @@ class Cache:
         self._entries: dict[Hashable, tuple[_Snapshot, Any, int]] = {}  # in the order of their last use
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle as an empty cache: the buffers of a copy count their changes anew."""
+        """Copy and pickle as an empty cache, because the version counters of copied buffers start again."""
         return Cache, ()
 
     def __len__(self) -> int:
@@ -84,7 +84,7 @@ class _Snapshot:
 
     @property
     def holds(self) -> bool:
-        """Whether the buffers are as they were."""
+        """True if the buffers are unchanged."""
         for buffers, name, buffer, version in self._counted:
             if buffers[name] is not buffer or buffer._version != version:
                 return False

@@ -1,4 +1,4 @@
-"""From a float estimator to an integer one: scales chosen on sample images, in one pass of bounded memory a layer."""
+"""Turn a float estimator into an integer one. The scales are chosen on sample images, layer by layer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from unshift.network import ShiftEstimator, as_float, check_input
 from unshift.pose_network import PoseEstimator
 
 BLOCK = 2**22
-"""Numbers of a map to calibrate on at a time."""
+"""Number of values of a feature map to process at a time."""
 
 
 @torch.no_grad()
@@ -29,11 +29,11 @@ def quantise(
 
     Args:
         estimator: The trained network.
-        images: They show the range of pixels and activations; a few hundred are enough. Values beyond it are
-            clamped, which costs accuracy and never exactness. A list may hold arrays of different sizes.
+        images: Samples that show the range of pixels and activations; a few hundred are enough. Values outside this
+            range are clamped, which reduces the accuracy but not the exactness. A list may hold images of any sizes.
         bits: Width of the activations.
-        sum_bits: Filters get as many bits as keep every sum below ``2**sum_bits``: 24, the default, is exact in
-            float32 everywhere.
+        sum_bits: Filters get as many bits as possible with every sum below ``2**sum_bits``. With the default, 24, all
+            sums are exact in float32.
 
     Returns:
         The integer estimator, on the device of ``images``.
@@ -56,7 +56,7 @@ def quantise(
     if isinstance(estimator, PoseEstimator):
         net = IntegerPoseEstimator(network, bits=bits)
     else:
-        # Sums along an axis grow with the image: their divisors hold at this size, and follow by rule at others.
+        # Line sums grow with the image. Their divisors are set at this size; `line_ratio` adapts them to others.
         if network["line_channels"] and len(sizes := {part.shape[2:] for part in parts}) > 1:
             raise ValueError(f"a net with lines is calibrated at one size, got images of {len(sizes)} sizes")
         net = IntegerEstimator(network, bits=bits, size=parts[0].shape[2:] if estimator.lines else estimator.size)
@@ -80,7 +80,7 @@ def quantise(
 
 
 class _Calibration:
-    """One integer network being filled, and the images that show its ranges, in parts of one size each."""
+    """An integer network to be filled, and the sample images, in parts of one size each."""
 
     def __init__(self, net: Any, images: list[Tensor], sum_bits: int) -> None:
         self.net, self.sum_bits = net, sum_bits
@@ -90,7 +90,7 @@ class _Calibration:
         self.blocks = [block for part, count in zip(images, room, strict=True) for block in part.split(count)]
 
     def pixels(self) -> Tensor:
-        """Set the pixel scale; return what one integer step of a pixel is worth, for each channel."""
+        """Set the pixel scale. Return the value of one integer step of a pixel, for each channel."""
         net = self.net
         top = max(float(as_float(part).abs().max()) for part in self.blocks)
         if not math.isfinite(top):
@@ -110,7 +110,7 @@ class _Calibration:
             yield self._through(list(self.net.local)[:count], self.net.inputs(part))
 
     def layers(self, layers: Any, floats: Any, unit: Tensor, inputs: Callable[[int], Iterable[Tensor]]) -> Tensor:
-        """Fill all layers that have a divisor; return the units of what reaches the layer after them."""
+        """Fill all layers that have a divisor. Return the value of one integer step of the last layer's inputs."""
         for at, (layer, floating) in enumerate(zip(layers, floats, strict=True)):
             if layer.divisor is None:
                 break
@@ -122,7 +122,7 @@ class _Calibration:
         return unit
 
     def line(self, axis: int, layers: Any, floats: Any, unit: Tensor) -> Tensor:
-        """Fill the 1-D layers along ``axis``; return the units of what reaches the last."""
+        """Fill the 1-D layers along ``axis``. Return the value of one integer step of the last layer's inputs."""
         net, size = self.net, self.size
         count = math.prod(net.across) * math.prod(size) // size[axis]
         others = net.other_axes(axis)
@@ -140,7 +140,7 @@ def _top(sums: Tensor, activation: str) -> Tensor:
 
 
 def _divisor(top: Tensor, largest: int) -> Tensor:
-    """Return, for each channel, the smallest integer that brings the largest sum seen into the range."""
+    """Return, for each channel, the smallest divisor that brings the largest observed sum into the range."""
     return (torch.floor(top / (largest + 1)) + 1).to(torch.int64)
 
 
@@ -164,7 +164,7 @@ def _fill(
         over = layer.largest * rounded.abs().flatten(1).sum(1) + offset.abs() > room
         if not over.any():
             break
-        scales = torch.where(over, scales * 0.98, scales)  # rounding up may overshoot by a tap or two
+        scales = torch.where(over, scales * 0.98, scales)  # rounding up may exceed the limit slightly
     layer.weight.copy_(rounded)
     layer.bias.copy_(offset)
     return scales if layer.divisor is not None else scales.min()

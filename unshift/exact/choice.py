@@ -54,7 +54,7 @@ def _no_ties(tied: Tensor) -> bool:
 def ordered_bits(image: Tensor) -> Tensor:
     """Map pixels to int64 keys that differ for different bits and order as the values do (-0.0 < 0.0).
 
-    Values of uint64 from 2^63 on come first: the order is another one, but as good for breaking ties.
+    uint64 values of 2^63 and more come first. That is not their numeric order, but any fixed order can break ties.
     """
     if not image.is_floating_point():
         return image.to(torch.int64)

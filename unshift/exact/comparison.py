@@ -1,4 +1,4 @@
-"""Compare the restored arrays of a few tied candidates, one by one: for poses whose candidates are not positions.
+"""Compare the restored arrays of tied candidates one by one, for poses whose candidates are not positions.
 
 The arrays of one image may differ in shape: the larger first axis wins, then the next, then the first larger pixel.
 """
@@ -37,7 +37,7 @@ def largest(restored: Callable[[Tensor, Tensor], Tensor], count: int, among: Ten
 
 
 def _exceeds(one: Tensor, other: Tensor) -> bool:
-    """Return whether ``one`` is larger than ``other``. Only one pixel becomes a key: the arrays may be pages."""
+    """Return whether ``one`` is larger than ``other``. Compute the key of one pixel only, because pages are large."""
     if one.shape != other.shape:
         return tuple(one.shape) > tuple(other.shape)
     first = (integer_view(one) != integer_view(other)).flatten().to(torch.uint8).argmax()

@@ -1,7 +1,7 @@
-"""The confidence: a softmax in fixed-point integers, because a float sum would depend on where the image stands.
+"""The confidence: a softmax in fixed-point integers, because a float sum would depend on the shift of the image.
 
-Each term of the softmax is an integer from a table of ``2^(40 - t)``, and a sum of integers has no order. A calibration
-curve, evaluated pointwise, turns the result into a probability of being right.
+Each term of the softmax is an integer from a table of ``2^(40 - t)``, and a sum of integers does not depend on its
+order. A calibration curve, evaluated pointwise, turns the result into a probability of being right.
 """
 
 from __future__ import annotations
@@ -96,4 +96,4 @@ class Curve(nn.Module):
         x, y = (knots.to(torch.float64) / self.WHOLE for knots in (self.given, self.right))
         at = (confidence[:, None] >= x[1:-1]).sum(1)
         share = (confidence - x[at]) / (x[at + 1] - x[at])
-        return torch.clamp(y[at] + share * (y[at + 1] - y[at]), 0.0, 1.0)  # rounding may pass an end by a bit
+        return torch.clamp(y[at] + share * (y[at + 1] - y[at]), 0.0, 1.0)  # rounding may exceed an end by one bit

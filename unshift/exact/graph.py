@@ -1,6 +1,6 @@
 """The tie rule in operations that captured graphs have: the same results as :mod:`unshift.exact.choice`.
 
-A graph cannot pick the tied images out of a batch, whose number depends on values. It loops over them instead.
+A graph cannot select the tied images of a batch, because their number depends on values. It loops over them instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The integer network at speed: the integers of :mod:`unshift.exact.integers`, held in floats and summed by kernels.
 
-Images are worked on in blocks, and large images in strips, so that temporaries stay small however many and however
-large the images are. All results are integers, so neither shows in them.
+Images are processed in blocks, and large images in strips, so that temporaries stay small for any number and size of
+images. All results are integers, so blocks and strips do not change them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from unshift.exact.quantised import IntegerNetwork
 
 BLOCK = 2**21
-"""Numbers of the widest map to compute at a time. ``benchmarks/run.py blocks``."""
+"""Number of values of the widest map to compute at a time: ``benchmarks/run.py blocks``."""
 
 
 def floor_divide(sums: Tensor, divisor: Tensor, low: int, high: int) -> Tensor:
@@ -93,7 +93,7 @@ def line_means(sums: Tensor, ratio: tuple[int, Tensor], largest: int) -> Tensor:
 
 @in_graphs(lambda net, device: set())
 def _trials(net: IntegerEstimator, device: torch.device) -> set[Any]:
-    """Return the trials of float32 that the filters have passed: the same ones at many sizes."""
+    """Return the float32 trials that the filters have passed. Many image sizes share them."""
     return net.cache.get(net, ("trials", device, float32_settings_are_plain()), set)
 
 
@@ -108,8 +108,8 @@ class Plan:
         widest = max(max(layer.weight.shape[:2]) for layer in local)
         self.images = max(1, BLOCK // (widest * math.prod(seen)))
         """Images per block."""
-        # A strip is worked on as if it were an image that wraps around. That is wrong only near its ends: in as many
-        # rows as the filters reach, which are cut off.
+        # A strip is processed with wrap-around, as if it were an image. That is wrong only in the rows near its ends
+        # that the filters reach across, which are cut off.
         self.before = sum(layer.weight.shape[2] // 2 for layer in local)
         self.after = sum((layer.weight.shape[2] - 1) // 2 for layer in local)
         self.rows = max(BLOCK // (widest * math.prod(seen[1:])), self.before + self.after, 1)
@@ -126,7 +126,7 @@ class Plan:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes."""
+        """Size in bytes."""
         return sum(layer.kernel.nbytes for layer in [*self.local, *(layer for line in self.lines for layer in line)])
 
 

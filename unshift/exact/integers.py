@@ -1,4 +1,4 @@
-"""The network in integers, as one would write it on a board: the reference, and the definition of every score.
+"""The network in integers: the reference implementation, which defines every score.
 
 1. Quantise pixels, each by itself: ``values = clamp(round(scale * pixels), -L, L)``.
 2. Correlate circularly: ``sums[k, M] = bias[k] + sum_{r, j} weight[k, r, j] * values[r, M + j - taps // 2]``.
@@ -12,8 +12,8 @@ memory. Steps 2 and 4 sum integers over positions relative to ``M``, or over who
 depend on its order. So a circular shift of the image shifts every intermediate result, and the scores, by the same
 amount, to the last bit. ``bits`` and ``sum_bits`` of :func:`unshift.quantise` keep all sums far below 2^63.
 
-:meth:`IntegerEstimator.reference` is this text in int64. :meth:`IntegerEstimator.forward` returns the same integers,
-computed faster by :mod:`unshift.exact.inference`; the kernels it uses prove that they are equal.
+:meth:`IntegerEstimator.reference` implements these steps in int64. :meth:`IntegerEstimator.forward` returns the same
+integers, computed faster by :mod:`unshift.exact.inference`; each kernel contains the proof that they are equal.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class IntegerEstimator(IntegerNetwork):
         return add_lines(terms)
 
     def split_channels(self, images: Tensor) -> Tensor:
-        """Turn the axes across, which came as channels, into the first spatial axes: what the local layers see."""
+        """Turn the ``across`` axes, which came as channels, into the first spatial axes of the local layers."""
         return images.unflatten(1, (-1, *self.across)) if self.across else images
 
     def filters(self) -> list[Any]:

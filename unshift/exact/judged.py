@@ -1,4 +1,4 @@
-"""Two stages: a network of integers proposes positions, and a network of poses judges the window at each.
+"""Two stages: an integer network proposes positions, and an integer pose network scores the window at each.
 
 1. Score all positions (:mod:`unshift.exact.integers`).
 2. Propose the best few of them, by non-maximum suppression (:mod:`unshift.exact.suppression`).
@@ -45,7 +45,7 @@ def windows_at(images: Tensor, places: Tensor, window: tuple[int, ...]) -> Tenso
 
 
 class JudgedEstimator(IntegerEstimator):
-    """An :class:`IntegerEstimator` whose best positions are judged again, by their windows.
+    """An :class:`IntegerEstimator` whose best positions are scored again by their windows.
 
     Args:
         network: See :class:`IntegerEstimator`.

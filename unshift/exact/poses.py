@@ -1,4 +1,4 @@
-"""A network of poses in integers: the reference, and the same sums in strips.
+"""The pose network in integers: the reference, and the same sums in strips.
 
 The steps are those of :mod:`unshift.exact.integers`, with strided correlation without padding in place of circular
 correlation. The last layer's sums are added over all positions, multiplied by 256 and divided by the number of
@@ -128,14 +128,14 @@ def _batches(canvases: Iterable[Tensor]) -> Iterator[list[Tensor]]:
 
 
 class StripPlan:
-    """The layers of a network of poses, prepared once for images of one size: worked on in strips."""
+    """The layers of a pose network, prepared once for images of one size, which are processed in strips."""
 
     def __init__(self, net: IntegerPoseEstimator, size: tuple[int, ...], device: torch.device) -> None:
         local: list[Any] = list(net.local)
         least = net.least if net.size is None else 0
         size = tuple(max(n, least) for n in size)
         self.layers = [Layer(layer, size, set()) for layer in local]
-        # The head sees all positions of one look, so its map is one strip.
+        # A network with a fixed size sees the whole map at once, so its map is one strip.
         self.step = math.prod(layer.stride for layer in local)
         maps = [[net.in_channels, *size], *map_shapes(local, size)]
         values, counts = max(map(math.prod, maps)), maps[-1][1:]
@@ -149,7 +149,7 @@ class StripPlan:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes."""
+        """Size in bytes."""
         return sum(layer.kernel.nbytes for layer in self.layers)
 
     def score(self, net: IntegerPoseEstimator, images: Tensor) -> Tensor:

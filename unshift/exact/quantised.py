@@ -1,6 +1,6 @@
-"""What all networks in integers share: the width of their integers, their two real numbers, and how they are rebuilt.
+"""The base class of networks in integers.
 
-The state is integer buffers only, which ``.half()`` leaves alone.
+The state consists of integer buffers only, which ``.half()`` does not change.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from unshift.network import as_float
 
 
 class IntegerNetwork(Scorer):
-    """A network in integers: what all kinds share. Made by :func:`unshift.quantise`.
+    """Base class of networks in integers. :func:`unshift.quantise` makes one from a float network.
 
-    Rebuilt by :func:`unshift.exact.network_from` from its description, and a ``state_dict``.
+    :func:`unshift.exact.network_from` rebuilds one from its description; a ``state_dict`` holds the integers.
 
     Args:
         floating: The float network, on the meta device: only its shapes are used.
@@ -93,7 +93,7 @@ class IntegerNetwork(Scorer):
 
     @in_graphs(lambda self: self._last_numbers)
     def read_numbers(self) -> tuple[float, float, float]:
-        """Return pixel scale, score unit and largest sum; in a graph, which has no values, as read last."""
+        """Return pixel scale, score unit and largest sum; in a graph, which has no values, those last read."""
 
         def read() -> tuple[float, float, float]:
             reals = torch.cat([self.pixel_scale_bits, self.score_unit_bits]).cpu().view(torch.float64).tolist()

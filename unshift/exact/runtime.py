@@ -1,8 +1,8 @@
 """Facts about the running PyTorch: whether a graph is being captured, and whether float32 is plain.
 
-A graph is captured without values, so nothing in it may depend on values or on this machine. A function that needs a
-different formulation there names it with :func:`in_graphs`; all other code serves both. Every private or recent
-function of PyTorch that exact inference uses is called here, and only here, with a fallback for older versions.
+A graph is captured without values, so nothing in it may depend on values or on this machine. A function that needs
+another implementation in a graph names it with :func:`in_graphs`; all other code serves both. All private or recent
+functions of PyTorch that exact inference uses are called in this module, with a fallback for older versions.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def while_loop(more: Callable[..., Tensor], body: Callable[..., tuple[Tensor, ..
     from torch._higher_order_ops.while_loop import while_loop as loop
 
     if not torch.compiler.is_dynamo_compiling():
-        # PyTorch compiles the loop before it captures it, and refuses to do so for many sizes in one process. So forget
-        # what it compiled for earlier captures: of this loop alone, since its cache holds the user's functions too.
+        # PyTorch compiles the loop before it captures it, and limits the number of compilations per process. So clear
+        # its cache of this loop; the rest of the cache belongs to the user's functions.
         for inner in loop.__code__.co_consts:
             if isinstance(inner, types.CodeType):
                 _reset_code(inner)

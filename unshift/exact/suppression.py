@@ -1,4 +1,4 @@
-"""Several positions of one image: the best, then the best that is not near one chosen before."""
+"""Several positions of one image, by non-maximum suppression."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Witness:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a map is equivariant; true or false in an ``if``."""
+    """The result of :func:`check_affine`; true or false in an ``if``."""
 
     equivariant: bool
     reason: str

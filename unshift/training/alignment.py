@@ -1,12 +1,12 @@
 """Fit on images that are not aligned: fit, restore each image to its mean position, fit again.
 
-A network that is trained on images up to four pixels off cannot learn how far off each is: it scores all positions
-within four pixels alike, and the highest of them is arbitrary. Their *mean*, however, is where such images stand on
-average. So the training images are restored to the mean of their scores, the next network sees images that are nearly
-aligned, and so on until hardly any image moves.
+A network that is trained on images up to four pixels off cannot learn the offset of each image: it scores all positions
+within four pixels alike, and the highest of them is arbitrary. But the *mean* of these positions, weighted by the
+scores, is the average position of such images. So each training image is restored to this mean, the next network sees
+images that are nearly aligned, and so on until hardly any image moves.
 
-The images are then aligned up to one move, common to all of them. A classifier, if given, chooses this move: the one
-with the highest mean confidence on the training images. It needs no labels.
+The images are then aligned up to one global move. A classifier, if given, chooses this move: the one with the highest
+mean confidence on the training images. It needs no labels.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
     from unshift.training.fitting import Plan
 
 ROUNDS = 6
-"""Maximum number of fits, before the one with the classifier's move."""
+"""Maximum number of fits. One more follows if a classifier chooses the move."""
 CONVERGED = 0.02
-"""Stop when a smaller share of the images moves from round to round."""
+"""Stop when less than this share of the images moves in a round."""
 COMPARED = 2000
 """Number of images that are compared between rounds."""
 CANDIDATES, FIRST_IMAGES = 4096, 32
-"""The classifier tries at most so many moves, on so many images."""
+"""Maximum number of moves that the classifier tries, and the number of images."""
 FINALISTS, FINAL_IMAGES = 32, 512
-"""It tries the best of them again, on more images."""
+"""Number of the best moves that it tries again, and the number of images."""
 BATCH = 256
 
 Classifier = Callable[[Tensor], Tensor]
 
 
 class MeanPosition:
-    """Restore images to the circular mean of their positions, weighted by a restorer's scores; then move all alike.
+    """Restore images to the circular mean of their positions, weighted by the scores; then apply one global move.
 
     For training only: a mean of floats is not exact.
     """
@@ -143,7 +143,7 @@ def fit_unaligned(
 
 
 def _map(images: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    """Apply ``function`` to all images: at once to those in memory, to others as they are read."""
+    """Apply ``function`` to all images: immediately if they are in memory, otherwise when they are read."""
     return [function(image[None])[0] for image in images] if is_list(images) else open_reader(images).through(function)
 
 

@@ -54,7 +54,7 @@ class Checkpoint:
         return state
 
     def load(self, run: Any, state: Any) -> None:
-        """Return ``run`` to a state that was read, if any. Raise a ``ValueError`` if it does not fit."""
+        """Load a state that was read, if any, into ``run``. Raise a ``ValueError`` if it does not fit."""
         try:
             if state is not None:
                 run.load_state_dict(state)
@@ -77,7 +77,7 @@ def check_identity(path: Path, stored: dict[str, Any], wanted: dict[str, Any]) -
 
 
 def _take_tensors(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """Return nested ``value`` as JSON holds it. Move each tensor to ``tensors``, and put its name in its place."""
+    """Return nested ``value`` as plain JSON data. Replace each tensor by a name, and add it to ``tensors``."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
         tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)

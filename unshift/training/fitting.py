@@ -72,7 +72,7 @@ def fit(
             ``DataLoader`` is not used. Labels are ignored. uint8 is scaled to [0, 1].
         preset: "paper", "dense", "lines", "seam", "sequence", "scene", or a ``ShiftEstimator`` of your own. For
             ``Poses`` and ``Angles``: "look", "evidence", or a ``PoseEstimator``.
-        start: Train on from the weights of this restorer, such as ``load("photos")``, instead of a preset's. They are
+        start: Continue from the weights of this restorer, such as ``load("photos")``, instead of a preset's. They are
             kept if no epoch has a lower validation loss.
         coordinates: What to undo; see :mod:`unshift.coordinates`. Default: those of ``start``, or circular shifts of
             the image as it is.
@@ -80,11 +80,11 @@ def fit(
             in :mod:`unshift.training.augmentation`.
         aligned: Whether the images are aligned with each other. If not, fitting and restoring them alternate until they
             no longer move, as described in :mod:`unshift.training.alignment`; they are then aligned up to one move.
-        classifier: For images that are not aligned: chooses that move, by its confidence. Needs no labels.
+        classifier: For images that are not aligned: a classifier whose confidence chooses that move, without labels.
         seed: Determines weights, validation images, order and augmentations. The same seed on the same machine with
             the same number of threads gives the same weights, for any number of ``workers``.
         device: Where to train.
-        checkpoint: File for the state of the run, which can then be killed at any moment.
+        checkpoint: File for the state of the run, so that it can be killed at any time.
         resume: Continue from ``checkpoint``. The result is that of an uninterrupted run.
         bits: Width of the integer activations.
         data_name: Name of the images in the metadata.
@@ -180,17 +180,17 @@ class Plan:
         return network
 
     def store(self, run: Run, checkpoint: str | Path | None, aligned: bool = True) -> Checkpoint | None:
-        """Return the checkpoint of a call of :func:`fit`, which belongs to it alone."""
+        """Return the checkpoint of a call of :func:`fit`."""
         settings = {**run.identity(), "bits": self.bits, "aligned": aligned}
         return None if checkpoint is None else Checkpoint(checkpoint, settings)
 
     def finish(self, run: Run, store: Checkpoint | None, warn: bool = True) -> Restorer:
-        """Train ``run``, saving it in ``store``; return its restorer. Warn if it is near guessing."""
+        """Train ``run``, save it in ``store``, and return its restorer. Warn if its loss is near that of guessing."""
         run.train(store if ranks.is_first() else None, self.progress, warn)
         if warn and run.best_loss > GUESSING * run.chance > 0:
             warnings.warn(
                 f"this is near guessing: the validation loss is {run.best_loss:.2f}, and {run.chance:.2f} is that of "
-                f"one guess in {round(math.exp(run.chance)):,}; more images than {len(run.examples.train):,}, more "
+                f"a guess among {round(math.exp(run.chance)):,}; more images than {len(run.examples.train):,}, more "
                 "epochs or another preset may help: seam for photos, dense or paper for objects on a plain background",
                 stacklevel=stack_level(),
             )

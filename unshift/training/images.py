@@ -1,8 +1,8 @@
-"""The images to train on: surveyed once, rejected if they carry no position, split, and read in a seeded order.
+"""The images to train on: surveyed once, rejected if they have no upright position, split, and read in a seeded order.
 
-A survey reads every image once before training and stores four integers of it, among them a fingerprint of its content
-and a sum over its pixels that no shift changes. Only images whose sums agree are read again and compared, so detecting
-shifted copies takes near-linear time and constant memory per image, for any number of images.
+The survey reads every image once before training and stores four integers of each, among them a fingerprint of the
+content and a shift-invariant sum over the pixels. Only images with equal sums are read again and compared, so shifted
+copies are detected in near-linear time and with constant memory per image.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SUM_PIXELS = 2**18
 
 
 class ImageOptions(TypedDict, total=False):
-    """Which images are used, what is made of them, and how they move."""
+    """Options of :func:`unshift.fit` for the choice, preparation and moves of images."""
 
     validation: int | float
     """Number or share of images held out. Default: a tenth."""
@@ -65,9 +65,9 @@ class ImageOptions(TypedDict, total=False):
     """Background of scenes: "plain", "noise", "clutter" (pieces of other images, the default), a folder of images, or
     a function as described in :mod:`unshift.training.scenes`."""
     moves: Kind
-    """The pixels that enter where a move vacates: "circular" (the default), the pixels that left; "zeros"; "edge", the
+    """The pixels that fill the vacated side: "circular" (the default), the pixels that left; "zeros"; "edge", the
     nearest pixel; "crop", the rest of the photo, of which the network sees a window smaller by ``scope`` on every side.
-    All but the first lose pixels, so images are really moved during training."""
+    All but the first lose pixels, so moved images are different examples, and training moves them at random."""
     scope: int | None
     """Largest such move along each axis, in pixels. Default: an eighth of the shorter side."""
 
@@ -176,7 +176,7 @@ class Examples:
         """
         shuffle = torch.Generator().manual_seed((self.seed * 100_003 + number + 1) % 2**63)
         batches = self.reader.shuffled(self.train, shuffle).split(batch_size)[step:]
-        # A rank without a share of a small last batch reads an image all the same; its loss has weight 0.
+        # A rank without a share of a small last batch still reads an image; its loss has weight 0.
         shares = (ranks.share(rows) if len(rows) > ranks.rank() else rows[:1] for rows in batches)
         sizes = (len(rows) for rows in batches)
         return zip(self.reader.read(shares, seed=self.seed * 100_003 + number + 1), sizes, strict=True)
@@ -187,7 +187,7 @@ class Examples:
         return self._as_seen(self.reader.read(part for part in rows.split(batch_size) if len(part)))
 
     def _as_seen(self, read: Iterator[Batch]) -> Iterator[Batch]:
-        """Yield images, scenes made of them, or the part of them that a move leaves: the same ones each time."""
+        """Yield images, scenes made of them, or images without the pixels that moves lose: the same ones each time."""
         generator = torch.Generator().manual_seed(self.seed)
         make = self.scenes if self.moves is None else self.moves.left
         return read if make is None else ([make(part, generator) for part in batch] for batch in read)
@@ -215,7 +215,7 @@ class Examples:
 
     def target(self, images: Tensor, pose: Pose | None) -> Tensor:
         """Return the candidates of ``pose``, or of the identity, ``(batch,)``."""
-        size = tuple(images.shape[2:])  # that of a window, if it is one
+        size = tuple(images.shape[2:])  # of the window, if images are windows
         zero = torch.zeros(len(images), dtype=torch.int64)
         identity = Pose(zero[:, None].expand(-1, len(size)), zero, zero.double())
         return self.coordinates.candidate(pose or identity, size)

@@ -19,17 +19,17 @@ class Recipe(TypedDict, total=False):
     batch_size: int | None
     """Images per step."""
     learning_rate: float | None
-    """Peak of the one-cycle schedule."""
+    """Highest rate of the one-cycle schedule."""
     average: float | None
     """Use an exponential moving average of the weights, with this decay per step, such as 0.999."""
     optimizer: Literal["adam", "muon"] | None
     """The optimiser."""
     patience: int | None
-    """Stop after this many epochs without a better validation loss. Only the second half of the epochs counts: around
-    its peak, the learning rate of the one-cycle schedule makes the loss wander. The best epoch's weights are used."""
+    """Stop after this many epochs without a better validation loss. Only the second half of the epochs counts, because
+    the loss varies while the learning rate is high. The weights of the best epoch are used."""
     standardise: bool | None
-    """Train on pixels of mean 0 and standard deviation 1, and fold both into the first filter at the end. Photos are
-    far from that, which slows Adam down. The first filter must have a bias."""
+    """Train on pixels of mean 0 and standard deviation 1, and fold both into the first filter at the end. Adam learns
+    photos faster this way. The first filter must have a bias."""
 
 
 DEFAULTS: Recipe = {
@@ -63,7 +63,7 @@ def preset_name(preset: str | ShiftEstimator | PoseEstimator) -> str:
 
 
 def complete(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a preset's complete recipe with changes, checked before an hour of training is lost.
+    """Return a preset's complete recipe with changes. Check it, so that mistakes show before a long training.
 
     Args:
         name: The preset, or ``"custom"``.

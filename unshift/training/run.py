@@ -28,8 +28,8 @@ from unshift.training.images import Examples
 from unshift.training.muon import Muon
 
 MAP_VALUES = 2**21
-"""Values of a feature map computed at a time, unless one image has more: maps stay in the cache, and memory does not
-grow with the size of the images."""
+"""Largest number of values of a feature map to compute at a time, unless one image has more. The maps then stay in the
+cache, and memory does not grow with the batch size."""
 
 COUNTERS = ("epoch", "step", "stale", "loss_sum", "best_loss", "history", "past")
 
@@ -63,12 +63,12 @@ class Run:
         self.best = copy.deepcopy(estimator.state_dict())
         self.history: list[dict[str, float]] = []
         self.past: dict[str, Any] = {}
-        """The rounds before this run, if the images are not aligned."""
+        """Results of the rounds before this run, if the images are not aligned."""
         self.chance = math.inf
         """The loss of a random guess."""
 
     def identity(self) -> dict[str, Any]:
-        """Return all that determines the result: a run may only resume from a state with the same identity."""
+        """Return everything that determines the result. A run resumes only from a state with the same identity."""
         return {**self.settings, "network": self.estimator.describe(), "images": self.examples.digest()}
 
     def state_dict(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class Run:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether patience ended the run before its last epoch."""
+        """True if patience ended the run before its last epoch."""
         return self.epoch < int(self.settings["epochs"])
 
     def train(self, store: Checkpoint | None, progress: bool, warn: bool = True) -> None:
@@ -183,7 +183,7 @@ class Run:
     @torch.no_grad()
     def _finish_epoch(self) -> None:
         """Validate; update the best weights, patience and counters."""
-        # Until the average has forgotten the initial weights, the weights themselves are better.
+        # While the average still contains the initial weights, the weights themselves are better.
         warm = self.averaged is not None and int(self.averaged.n_averaged) * (1 - self.settings["average"]) > 3
         estimator: Any = self.averaged.module if warm and self.averaged is not None else self.estimator
         loss, exact = self._validate(estimator)
@@ -192,7 +192,7 @@ class Run:
         if loss < self.best_loss:
             self.best_loss, self.stale = loss, 0
             self.best = copy.deepcopy(estimator.state_dict())
-        elif 2 * self.epoch > self.settings["epochs"]:  # around its peak, the learning rate makes the loss wander
+        elif 2 * self.epoch > self.settings["epochs"]:  # the loss varies while the learning rate is high
             self.stale += 1
 
     @torch.no_grad()

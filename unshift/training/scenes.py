@@ -1,11 +1,11 @@
 """Scenes: object images pasted at random places on backgrounds, seeded, made batch by batch.
 
 A scene is an object image on a background of a given size. The object's place is random, and it is the target; the
-scene is rolled so that this place is position 0. To an equivariant network this is the same example, and position 0 is
-the target of every other kind of training.
+scene is rolled so that this place is position 0, the target of every other kind of training. To an equivariant network
+this is the same example.
 
-Of objects with a plain background (digits on black) only the object is pasted: each pixel is that of object or scene,
-whichever differs more from the plain value. Objects without one (photos) cover what is behind them.
+If objects have a plain background (digits on black), only the object is pasted: each pixel is taken from object or
+scene, whichever differs more from the plain value. Objects without a plain background (photos) cover the scene.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training that starts from a restorer: a trainable network from the integers of its file."""
+"""Continue training from a restorer: build a trainable network from its integers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["dequantise", "network_of"]
 
 
 def network_of(start: Restorer) -> ShiftEstimator:
-    """Return the network of a restorer in floats, to be trained on."""
+    """Return the network of a restorer in floats, to continue its training."""
     scorer = getattr(start, "scorer", None)
     if type(scorer) is not IntegerEstimator:
         raise ValueError(f"start wants a Restorer with one trained network, such as photos; got {type(start).__name__}")
@@ -41,7 +41,7 @@ def dequantise(net: IntegerEstimator) -> ShiftEstimator:
 
 
 def _fill(net: IntegerEstimator, layers: Any, floats: Any, units: Tensor) -> Tensor:
-    """Fill float layers; ``units`` are the integers, over their largest, that 1 of each input channel stands for.
+    """Fill float layers. ``units`` are the integers, as shares of the largest, that represent 1 in each input channel.
 
     Return the units of the outputs.
     """

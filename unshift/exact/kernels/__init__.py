@@ -1,8 +1,8 @@
 """Fast circular correlations that return exact integers, and the choice among them.
 
-A number format that holds every partial sum of integers exactly returns the same sum in any order, so threads, batches,
-devices and shifts cannot show in it. Each kernel computes what :func:`unshift.exact.integers.correlate` defines, plus
-the bias, in floats that hold integers, and proves in its docstring up to which sums.
+If a float format holds every partial sum of integers exactly, the sum is the same in any order, so threads, batches,
+devices and shifts do not change it. Each kernel computes what :func:`unshift.exact.integers.correlate` defines, plus
+the bias, in floats that hold integers. Its docstring proves for which sums it is exact.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def prepare(weight: Tensor, bias: Tensor, task: Task, passed: set[Any]) -> Kerne
         weight: The filters, int64 ``(out, in, *kernel)``.
         bias: int64 ``(out,)``.
         task: Their shape, the size of the images and the largest sum.
-        passed: The trials of float32 that these filters have passed; new ones are added.
+        passed: The float32 trials that these filters have passed; new ones are added.
     """
     _check_size(task)
     plain = float32_is_plain(weight.device)
@@ -75,8 +75,8 @@ def _passes_trial(kernel: Kernel, weight: Tensor, bias: Tensor, task: Task, pass
 def _agree(narrow: Any, wide: Any, weight: Tensor, bias: Tensor, side: Sequence[int], worst: float) -> bool:
     """Return whether two kernels are equal on two images of size ``side`` with the largest possible sums.
 
-    A convolution that is not plain differs at once: bfloat16 keeps 8 bits of a product, and Winograd and FFT kernels
-    round between their transforms. The pixels are odd, so that every bit of every product matters.
+    A convolution that is not a plain sum of products fails at once: bfloat16 keeps 8 bits of a product, and Winograd
+    and FFT kernels round between their transforms. The pixels are odd, so that every bit of every product matters.
     """
     l1 = float(weight.double().abs().flatten(1).sum(1).max())
     largest = int((worst - float(bias.abs().max())) / max(l1, 1.0))

@@ -17,7 +17,7 @@ from unshift.pose_network import strided_correlation
 from unshift.shifts import all_shifts
 
 LARGE = 20480
-"""PyTorch convolves single images of up to this many numbers without oneDNN."""
+"""PyTorch convolves a single image of up to this many values without oneDNN."""
 
 
 MATRIX = 2**19
@@ -39,13 +39,13 @@ def slice_around(images: Tensor, axis: int, start: int, end: int) -> Tensor:
 
 @in_graphs(lambda images: images)
 def _channels_last(images: Tensor) -> Tensor:
-    """Put the channels last in memory: oneDNN, which computes large convolutions, would convert them there and back."""
+    """Put the channels last in memory, the format of oneDNN, which would otherwise convert the images twice."""
     large = images.ndim == 4 and images.shape[1] > 1 and images.numel() > LARGE
     return images.contiguous(memory_format=torch.channels_last) if large else images
 
 
 class _Direct:
-    """A convolution of the image on a margin of itself: one product and one addition for every tap."""
+    """A convolution of the image with circular padding: one product and one addition for every tap."""
 
     dtype: ClassVar[torch.dtype]
 
@@ -170,7 +170,7 @@ class Direct64(_Direct):
 
 
 class Strided32:
-    """A strided convolution of the image as it is, without a margin. Exact like :class:`Direct32`."""
+    """A strided convolution without padding. Exact like :class:`Direct32`."""
 
     dtype: ClassVar[torch.dtype] = torch.float32
 

@@ -1,9 +1,9 @@
-"""Exact sums through the spectrum: a product of spectra in float64, rounded to the nearest integer.
+"""Exact sums by Fourier transform: a product of spectra in float64, rounded to the nearest integer.
 
-**Bound.** Let ``e`` bound the relative error, in the 2-norm, of the transform of an image, of a filter, and of the way
-back. Write ``x`` for one channel of an image, ``w`` for row 0 of its circular filter and ``X``, ``W`` for their exact
-spectra: ``|X| = sqrt(N) |x|`` in the 2-norm. Let ``R`` be the sum over channels of ``|x| |w|_1``, and ``|x|`` be at
-most ``sqrt(N) L``, so that ``R <= sqrt(N) worst``.
+**Bound.** Let ``e`` bound the relative error, in the 2-norm, of the transforms of an image and of a filter, and of the
+inverse transform. Write ``x`` for one channel of an image, ``w`` for row 0 of its circular filter and ``X``, ``W`` for
+their exact spectra: ``|X| = sqrt(N) |x|`` in the 2-norm. Let ``R`` be the sum over channels of ``|x| |w|_1``, and
+``|x|`` be at most ``sqrt(N) L``, so that ``R <= sqrt(N) worst``.
 
 1. The errors of ``X`` change the product ``X conj(W)`` by a vector whose 1-norm is, by Cauchy-Schwarz, at most
    ``e |X| |W| = e N |x| |w|``. The inverse divides by ``N``, and ``|w| <= |w|_1``: this moves no sum by more than
@@ -12,8 +12,8 @@ most ``sqrt(N) L``, so that ``R <= sqrt(N) worst``.
    so they move no sum by more than ``(inputs + 4) u R``.
 3. The inverse has an error of ``e`` relative to the 2-norm of the sums, which by Young's inequality is at most ``R``.
 
-Together ``(3 e + (inputs + 4) u) R``. The bound below adds 1% and ``4 u`` for products of errors, ``e`` being tiny.
-Where it is below 1/2, rounding returns the exact sum.
+The total is ``(3 e + (inputs + 4) u) R``. The bound below adds 1% and ``4 u`` for products of errors, since ``e`` is
+tiny. If it is below 1/2, rounding returns the exact sum.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Kernel(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """The memory that the prepared filters take."""
+        """Size of the prepared filters in bytes."""
 
     @staticmethod
     def holds(task: Task) -> bool:
