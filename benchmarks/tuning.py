@@ -68,7 +68,7 @@ def kernels(quick: bool) -> Rows:
         task = Task(shape, size, worst=1000.0 * float(weight.abs().flatten(1).sum(1).max()))
         row: dict[str, Any] = {"filters": "x".join(map(str, shape)), "image": "x".join(map(str, size))}
         for kernel in KERNELS:
-            if kernel.holds(task):
+            if kernel.is_exact(task):
                 made = kernel(weight, torch.zeros(shape[0], dtype=torch.int64), size)
                 images = torch.randint(0, 1000, (batch, shape[1], *size)).to(kernel.dtype)
                 found = take_turns({"run": lambda: made(images)}, 3 if quick else 9)["run"]  # noqa: B023

@@ -41,7 +41,7 @@ def test_zero_filled_shifts_are_those_of_padded_coordinates():
 
 def test_left_returns_the_image_in_place_without_the_lost_pixels():
     images = torch.rand(50, 1, 8, 8) + 1
-    left = Moves("zeros", Shifts(), 2).left(images, torch.Generator().manual_seed(0))
+    left = Moves("zeros", Shifts(), 2).lose_pixels(images, torch.Generator().manual_seed(0))
     assert torch.equal(left[left > 0], images[left > 0])
     assert 0 < int((left == 0).sum()) < left.numel() // 2
 
@@ -96,7 +96,7 @@ def test_training_with_zero_filled_shifts_helps_to_undo_them():
     """On a bright background zeros reveal the shift; circular moves do not produce any."""
     images = 1.5 - blobs(300, 1, (8, 8)) + 0.05 * torch.rand(300, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     settings = {"epochs": 3, "batch_size": 20, "learning_rate": 0.01, "progress": False}
-    left = Moves("zeros", Shifts(), 2).left(images[250:], torch.Generator().manual_seed(1))
+    left = Moves("zeros", Shifts(), 2).lose_pixels(images[250:], torch.Generator().manual_seed(1))
     plain, real = (
         float(judged_on(unshift.fit(images[:250], "dense", **settings, **moves), left).right.double().mean())
         for moves in ({}, {"moves": "zeros", "scope": 2})

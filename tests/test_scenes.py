@@ -204,9 +204,9 @@ def test_backgrounds_from_a_folder(tmp_path, objects):
 
 
 def test_the_plain_background_is_the_most_common_border(objects):
-    assert scenes.plain_ground([objects]) == 0.0
-    assert scenes.plain_ground([255 - objects]) == 1.0
-    assert scenes.plain_ground([torch.rand(16, 3, 8, 8)]) is None
+    assert scenes.plain_background([objects]) == 0.0
+    assert scenes.plain_background([255 - objects]) == 1.0
+    assert scenes.plain_background([torch.rand(16, 3, 8, 8)]) is None
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,7 @@ def accuracy_over_scopes(
     scopes = list(scopes)
     runs = [(scope, seed) for scope in scopes for seed in seeds]
     lossy = Moves(moves, coordinates, None if None in scopes else max(scope or 0 for scope in scopes))
-    size = lossy.seen(check_images(one_tensor(next(reader.read([torch.zeros(1, dtype=torch.int64)])))))
+    size = lossy.visible_size(check_images(one_tensor(next(reader.read([torch.zeros(1, dtype=torch.int64)])))))
     # Drawn for all images at once, so that they depend neither on batches nor on ranks.
     poses = {run: coordinates.draw(size, len(reader), run[0], torch.Generator().manual_seed(run[1])) for run in runs}
     parts = [part for part in map(ranks.share, reader.rows(batch_size)) if len(part)]

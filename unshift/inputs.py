@@ -61,7 +61,7 @@ def check_finite(images: Tensor) -> tuple[float, float] | None:
 # --- forms ------------------------------------------------------------------------------------------------------
 
 
-class Given(NamedTuple):
+class InputBatch(NamedTuple):
     """Images as a batch, and the function that converts results back to the form of the input."""
 
     seen: Tensor
@@ -71,14 +71,14 @@ class Given(NamedTuple):
     form: Callable[[Tensor], Any]
     """From moved values to the form that was given."""
 
-    def back(self, moved: Tensor | list[Tensor]) -> Any:
+    def to_input_form(self, moved: Tensor | list[Tensor]) -> Any:
         """Return moved values in the form that was given; of a list, one by one."""
         if isinstance(moved, Tensor):
             return self.form(moved)
         return [self.form(image[None])[0] for image in moved]
 
 
-def as_given(images: Any, axes: int | None, channels: int | None, interpolated: bool = False) -> Given:
+def to_batch(images: Any, axes: int | None, channels: int | None, interpolated: bool = False) -> InputBatch:
     """Convert images from any form to a batch.
 
     Args:
@@ -90,13 +90,13 @@ def as_given(images: Any, axes: int | None, channels: int | None, interpolated: 
     """
     if isinstance(images, Tensor):
         if axes is not None and images.ndim == axes + 1:
-            return Given(images[None], images[None], lambda moved: moved[0])
-        return Given(images, images, functools.partial(_in_memory_format, _memory_format(images)))
+            return InputBatch(images[None], images[None], lambda moved: moved[0])
+        return InputBatch(images, images, functools.partial(_in_memory_format, _memory_format(images)))
     if isinstance(images, np.ndarray):
         return _from_array(images, axes, channels)
     if hasattr(images, "getbands") and hasattr(images, "frombytes"):
         picture = without_palette(images) if interpolated else images
-        return Given(
+        return InputBatch(
             seen_by_network(picture, channels or 3),
             pixel_values(picture),
             lambda moved: with_pixel_values(picture, moved),
@@ -119,18 +119,18 @@ def _in_memory_format(memory_format: torch.memory_format, images: Tensor) -> Ten
     return images if memory_format == torch.preserve_format else images.contiguous(memory_format=memory_format)
 
 
-def _from_array(images: np.ndarray[Any, Any], axes: int | None, channels: int | None) -> Given:
+def _from_array(images: np.ndarray[Any, Any], axes: int | None, channels: int | None) -> InputBatch:
     tensor = torch.from_numpy(np.array(images))  # a copy: a flipped or read-only array has no tensor
     missing = 0 if axes is None else max(0, axes + 2 - images.ndim)
     if axes is not None and images.ndim == axes:
-        return Given(tensor[None, None], tensor[None, None], lambda moved: moved[0, 0].numpy())
+        return InputBatch(tensor[None, None], tensor[None, None], lambda moved: moved[0, 0].numpy())
     first, last = 1 - missing, images.ndim - 1
     if missing < 2 and images.ndim > 2 and channels == images.shape[last] != images.shape[first]:
         planes = tensor.movedim(last, first)
         batch = planes[None] if missing else planes
-        return Given(batch, batch, lambda moved: (moved[0] if missing else moved).movedim(first, last).numpy())
+        return InputBatch(batch, batch, lambda moved: (moved[0] if missing else moved).movedim(first, last).numpy())
     batch = tensor[None] if missing else tensor
-    return Given(batch, batch, lambda moved: (moved[0] if missing else moved).numpy())
+    return InputBatch(batch, batch, lambda moved: (moved[0] if missing else moved).numpy())
 
 
 # --- Pillow images ----------------------------------------------------------------------------------------------

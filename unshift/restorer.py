@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from unshift.coordinates import Chained, Padded, Shifts, merge_poses, rows
 from unshift.coordinates.interface import Posed
 from unshift.exact import Curve, Scorer, Scores, choose, is_exporting, is_traced, next_best
-from unshift.inputs import Given, as_given, check_finite, is_list, warn_if_unlike
+from unshift.inputs import InputBatch, check_finite, is_list, to_batch, warn_if_unlike
 from unshift.shifts import check_images
 
 BLOCK = 2**19
@@ -76,7 +76,7 @@ class Estimate(NamedTuple):
         return Estimate(*fields)
 
 
-class _Undoer(nn.Module, ABC):
+class _BaseRestorer(nn.Module, ABC):
     """Base class of :class:`Restorer` and :class:`Chain`, which implement the estimate of one block of images."""
 
     coordinates: Any
@@ -141,13 +141,13 @@ class _Undoer(nn.Module, ABC):
             each = [self._checked(image[None], t[None], top) for image, t in zip(images, targets, strict=True)]
             estimates = [Estimate.concatenate(parts) for parts in zip(*each, strict=True)]
         else:
-            given = self._given(images)
+            given = self._to_batch(images)
             estimates = self._checked(given.seen, given.values if target is None else target, top)
         return estimates[0] if top is None else estimates
 
     def undo(self, images: AnyImages, estimate: Posed) -> AnyImages:
         """Return ``images`` as they were before the pose of ``estimate``, in the form they were given in."""
-        restored: AnyImages = self._each(self.coordinates.undo, images, estimate)
+        restored: AnyImages = self._map(self.coordinates.undo, images, estimate)
         return restored
 
     def redo(self, images: AnyImages, estimate: Posed, *, size: Sequence[int] | None = None) -> AnyImages:
@@ -158,7 +158,7 @@ class _Undoer(nn.Module, ABC):
             estimate: The estimate of the input.
             size: The size of the scene, if a window was cut out of one.
         """
-        redone: AnyImages = self._each(lambda x, pose: self.coordinates.redo(x, pose, size), images, estimate)
+        redone: AnyImages = self._map(lambda x, pose: self.coordinates.redo(x, pose, size), images, estimate)
         return redone
 
     def restore(self, images: AnyImages) -> AnyImages:
@@ -170,10 +170,10 @@ class _Undoer(nn.Module, ABC):
         """
         if is_list(images):
             return self.undo(images, self.estimate(images))
-        given = self._given(images)
+        given = self._to_batch(images)
         # The confidence is not returned, so skip it unless something depends on it.
         estimate = self._checked(given.seen, given.values, with_confidence=self.min_confidence > 0)[0]
-        restored: AnyImages = given.back(self.coordinates.undo(given.values, estimate))
+        restored: AnyImages = given.to_input_form(self.coordinates.undo(given.values, estimate))
         return restored
 
     def forward(self, images: Tensor) -> Tensor:
@@ -216,18 +216,18 @@ class _Undoer(nn.Module, ABC):
         channels, shape = first.coordinates.image_shape(first.scorer.in_channels, first.scorer.size, known)
         return channels or self.trained_on.get("channels"), shape
 
-    def _given(self, images: Any) -> Given:
+    def _to_batch(self, images: Any) -> InputBatch:
         """Return images in any form as a batch, and the way back to that form."""
         channels, size = self.image_shape()
         first = self.stages[0]
         axes = len(size) if size else first.scorer.axes if channels is not None else None
-        return as_given(images, axes, channels, interpolated="angle" in self.coordinates.labels.reads)
+        return to_batch(images, axes, channels, interpolated="angle" in self.coordinates.labels.reads)
 
-    def _each(self, act: Callable[..., Any], images: Any, estimate: Any) -> Any:
+    def _map(self, act: Callable[..., Any], images: Any, estimate: Any) -> Any:
         """Undo or redo images in any form: those of a list one by one."""
         if not is_list(images):
-            given = self._given(images)
-            return given.back(act(given.values, estimate))
+            given = self._to_batch(images)
+            return given.to_input_form(act(given.values, estimate))
         if len(images) != len(estimate.shift):
             raise ValueError(f"the estimate is of {len(estimate.shift)} images, but {len(images)} were given")
         return [act(image[None], rows(estimate, slice(at, at + 1)))[0] for at, image in enumerate(images)]
@@ -280,7 +280,7 @@ def _refuse_recorders(images: Any) -> None:
         )
 
 
-class Restorer(_Undoer):
+class Restorer(_BaseRestorer):
     """Undo the pose of images before anything else sees them, exactly.
 
     For every image ``x`` and every move ``m`` of the coordinates' group, ``restorer(move(x, m))`` equals
@@ -311,7 +311,7 @@ class Restorer(_Undoer):
         return [self]
 
     def read(self, images: Tensor, target: Tensor, with_confidence: bool = True) -> tuple[Estimate, Scores]:
-        """See :class:`_Undoer`. This is the whole method: canvases, scores, choice, pose."""
+        """See :class:`_BaseRestorer`. This is the whole method: canvases, scores, choice, pose."""
         coordinates = self.coordinates
         scores = self.scorer.scores(coordinates.canvases(images))
         index, tied = choose(scores, lambda highest, tied: coordinates.order(target, scores, highest, tied))
@@ -344,7 +344,7 @@ class Restorer(_Undoer):
         return estimates
 
 
-class Chain(_Undoer):
+class Chain(_BaseRestorer):
     """Restorers one after another, as one: for example first the centre, then the angle.
 
     Args:
@@ -362,7 +362,7 @@ class Chain(_Undoer):
         return list(self.restorers)  # type: ignore[arg-type]
 
     def read(self, images: Tensor, target: Tensor, with_confidence: bool = True) -> tuple[Estimate, Scores]:
-        """See :class:`_Undoer`. Each stage sees what the stages before it have undone.
+        """See :class:`_BaseRestorer`. Each stage sees what the stages before it have undone.
 
         The confidence is the product of the stages' confidences; one tie makes the estimate tied.
         """

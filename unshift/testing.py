@@ -107,7 +107,7 @@ def verify(
     checked = checked_moves = mismatches = ties = possible = 0
     with Progress("verify", len(images), "images", progress) as bar:
         for number, image in enumerate(images):
-            subject, ground, all_moves = _prepare(restorer, image[None])
+            subject, base, all_moves = _prepare(restorer, image[None])
             count = len(all_moves.shift)
             possible += count
             bar.update(1)
@@ -117,21 +117,21 @@ def verify(
             deadline = time.monotonic() + left / (len(images) - number)
             order = torch.randperm(count, generator=generator) if moves is not None or seconds is not None else None
             chosen = all_moves if order is None else rows(all_moves, order[: count if moves is None else max(1, moves)])
-            done, wrong = _check_moves(subject, ground, chosen, batch_size, deadline)
-            ties += int(subject.estimate(ground).tied)
+            done, wrong = _check_moves(subject, base, chosen, batch_size, deadline)
+            ties += int(subject.estimate(base).tied)
             checked, checked_moves, mismatches = checked + 1, checked_moves + done, mismatches + wrong
     return Verification(checked, checked_moves, mismatches, ties, possible)
 
 
 def _prepare(restorer: Restorer | Chain, image: Tensor) -> tuple[Any, Tensor, Pose]:
     """Return the restorer to check, the image on which moves are exact, and the moves."""
-    ground, coordinates = restorer.coordinates.exact_on(image)
+    base, coordinates = restorer.coordinates.exact_on(image)
     subject: Any = restorer
     if coordinates is not restorer.coordinates:  # keep everything else: scorer, curve, min_confidence
         subject = copy.copy(restorer)
         subject._modules = {**restorer._modules, "coordinates": coordinates}
         subject.trained_on = {**restorer.trained_on, "size": None}  # the images are padded now
-    return subject, ground, coordinates.moves(check_images(ground))
+    return subject, base, coordinates.moves(check_images(base))
 
 
 def _check_moves(restorer: Any, image: Tensor, moves: Pose, batch_size: int, deadline: float) -> tuple[int, int]:

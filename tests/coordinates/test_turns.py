@@ -75,7 +75,7 @@ def test_the_elements_are_the_group_and_map_shifts_to_shifts(group, channels, si
     shift = torch.randint(9, (count, len(size)))
     for g, element in enumerate(turns.elements(len(size))):
         assert torch.equal(
-            element(apply(image, shift[g : g + 1])), apply(element(image), element.of_shift(shift[g : g + 1]))
+            element(apply(image, shift[g : g + 1])), apply(element(image), element.turn_shift(shift[g : g + 1]))
         )
 
 

@@ -159,7 +159,7 @@ def test_models_are_exported_once(tmp_path, monkeypatch):
     (tmp_path / "models").mkdir()
     lines: list[str] = []
     for _ in range(2):
-        models.put(tmp_path, "tiny", lambda path: path.write_bytes(b"model"), lines.append)
+        models.write_cached(tmp_path, "tiny", lambda path: path.write_bytes(b"model"), lines.append)
         assert (tmp_path / "models" / "tiny.onnx").read_bytes() == b"model"
     assert len(lines) == 1
     assert "tiny" in lines[0]

@@ -78,14 +78,14 @@ def test_every_kernel_equals_the_reference_where_it_holds(size, kernel, inputs, 
     images[0], weight[0] = largest, tap  # the largest possible sums
     wanted = correlate(images, weight)
     task = task_of(weight, size, largest)
-    holding = {kind for kind in ALL if kind.holds(task)}
-    for kind in holding:
+    exact_kinds = {kind for kind in ALL if kind.is_exact(task)}
+    for kind in exact_kinds:
         assert torch.equal(run_kernel(kind, images, weight), wanted), kind
-    assert Direct64 in holding
+    assert Direct64 in exact_kinds
     if tap < 4:
         fitting = {Diagonal32: (len(size), outputs) == (1, 1), Dft64: len(size) == 2}
         # A matrix may be too large.
-        assert holding | {Matrix32} == {kind for kind in ALL if fitting.get(kind, True)}
+        assert exact_kinds | {Matrix32} == {kind for kind in ALL if fitting.get(kind, True)}
 
 
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4, 5, 9])
@@ -95,7 +95,7 @@ def test_sums_just_below_the_limit_of_float32_are_exact(kernel, kind):
     size = (11,) if kind is Diagonal32 else (10, 11)
     weight = torch.full((1, 1, *[kernel] * len(size)), (2**24 - 8) // (1023 * kernel ** len(size)))
     images = torch.full((2, 1, *size), 1023) - integers(0, 1, 2, 1, *size)
-    assert kind.holds(task_of(weight, size, 1023))
+    assert kind.is_exact(task_of(weight, size, 1023))
     bias = torch.tensor([7])
     assert torch.equal(run_kernel(kind, images, weight, bias), correlate(images, weight) + 7)
 
@@ -112,14 +112,14 @@ def test_spectra_are_exact_just_below_the_limit(size):
         weight = tap[None, None]
         wanted = run_kernel(Direct64, images, weight)
         for kind in (Fft64, Dft64):
-            assert kind.holds(task_of(weight, size, 1023))
+            assert kind.is_exact(task_of(weight, size, 1023))
             assert torch.equal(run_kernel(kind, images, weight), wanted)
 
 
 def test_no_kernel_claims_sums_beyond_its_numbers():
     limits = {2.0**24 - 1: {*PLANE}, 2.0**24: {Direct64, Fft64}, 2.0**52: {Direct64}, 2.0**53: set()}
-    for worst, holding in limits.items():
-        assert {kind for kind in ALL if kind.holds(Task((1, 1, 3, 3), (8, 8), worst))} == holding
+    for worst, exact_kinds in limits.items():
+        assert {kind for kind in ALL if kind.is_exact(Task((1, 1, 3, 3), (8, 8), worst))} == exact_kinds
 
 
 @pytest.mark.parametrize(("size", "kernel"), CORRELATIONS, ids=str)
@@ -148,7 +148,7 @@ def test_the_error_bounds_grow_with_everything_that_adds_error(kind):
 def test_sums_beyond_the_bound_of_the_fft_are_direct():
     images, weight = integers(-(2**20), 2**20, 1, 1, 16, 16), integers(-(2**24), 2**24, 1, 1, 5, 5)
     task = task_of(weight, (16, 16), 2**20)
-    assert not Fft64.holds(task)
+    assert not Fft64.is_exact(task)
     kernel = prepare(weight, zero_bias(weight), task, set())
     assert isinstance(kernel, Direct64)
     assert torch.equal(kernel(images.double()).to(torch.int64), correlate(images, weight))
@@ -305,5 +305,5 @@ def test_exact_with_onednn_switched_off():
 
 
 def test_the_matrix_holds_for_small_images_only():
-    assert Matrix32.holds(Task((1, 32, 9), (32,), 1e6))
-    assert not Matrix32.holds(Task((1, 1, 9, 9), (40, 40), 1e6))
+    assert Matrix32.is_exact(Task((1, 32, 9), (32,), 1e6))
+    assert not Matrix32.is_exact(Task((1, 1, 9, 9), (40, 40), 1e6))

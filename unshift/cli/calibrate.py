@@ -41,7 +41,7 @@ def calibrate(
     model = load(restorer)
     source = open_for(model, data, split, limit, size, crop, channels, pad)
     training = TrainingImages(model)
-    reader = open_reader(source.images).through(training.check)
+    reader = open_reader(source.images).mapped(training.check)
     judged = calibrate_on(model, lambda: reader.read(reader.rows(256)))
     if "calibration" not in model.metadata:
         raise ValueError(f"{source.name} has {len(judged.right)} image(s); calibration needs {FEWEST} or more")

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from unshift.cli.processes import label, together
+from unshift.cli.processes import joined_ranks, rank_prefix
 
 
 class Group(TyperGroup):
@@ -34,7 +34,7 @@ class Group(TyperGroup):
             warnings.showwarning = lambda message, *_, **__: warn(str(message))
             warnings.simplefilter("ignore", DeprecationWarning)  # those of PyTorch are for developers
             try:
-                with together():
+                with joined_ranks():
                     result = super().invoke(ctx)
                     if sys.stdout is not None:  # None if the command was started without a stdout
                         sys.stdout.flush()  # a closed pipe raises here, not when the interpreter exits
@@ -72,7 +72,7 @@ def raise_interrupts() -> None:
 
 def warn(message: str) -> None:
     """Print a warning, if this is the first process of the run."""
-    if not label():
+    if not rank_prefix():
         _print_line("warning", message)
 
 
@@ -84,4 +84,4 @@ def first_line(error: BaseException) -> str:
 
 
 def _print_line(kind: str, message: str) -> None:
-    print(f"unshift: {kind}: {label()}{' '.join(message.split())}", file=sys.stderr)
+    print(f"unshift: {kind}: {rank_prefix()}{' '.join(message.split())}", file=sys.stderr)

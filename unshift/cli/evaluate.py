@@ -42,7 +42,7 @@ from unshift.cli.errors import warn
 from unshift.cli.options import moves_option, output_option
 from unshift.cli.outputs import check_folder
 from unshift.cli.prepared_data import TrainingImages, open_for
-from unshift.cli.printing import named, percent, print_json, print_table, rates_line, reliability_line
+from unshift.cli.printing import join_names, percent, print_json, print_table, rates_line, reliability_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -113,7 +113,7 @@ def evaluate(
     _check_scopes(scope or [], unit, source.images)
     lose_pixels = _pixel_loss(model, border, scopes)
     training = TrainingImages(model.restorer)
-    reader = open_reader(source.images).through(training.check)
+    reader = open_reader(source.images).mapped(training.check)
     network, labels = None, source.labels
     if classifier:
         if labels is None:
@@ -123,16 +123,16 @@ def evaluate(
         network = adapt_images(load_classifier(classifier, device), device)
         first = _first(source.images, 2)
         try_classifier(network, classifier, lose_pixels(first), int(labels.max()) + 1)
-        reader = reader.through(functools.partial(_check_size, first.shape[1:]))
+        reader = reader.mapped(functools.partial(_check_size, first.shape[1:]))
     settings: dict[str, Any] = {"progress": not quiet, "batch_size": 256 if hasattr(source.images, "shape") else 16}
-    judged = evaluation.judged_on(model, reader.through(lose_pixels), **settings)
+    judged = evaluation.judged_on(model, reader.mapped(lose_pixels), **settings)
     rates = evaluation.rates_from(judged).as_dict()
     reliability = evaluation.reliability(judged.confidence, judged.right)
     model.restorer.min_confidence = least
     rows: list[ScopeRow] = []
     if network is not None and labels is not None:
         settings |= {"scopes": scopes, "seeds": range(repeats), "moves": border.value}
-        images = open_reader(source.images).through(to_float)
+        images = open_reader(source.images).mapped(to_float)
         rows = evaluation.accuracy_over_scopes(network, images, labels, model, **settings)
     training.warn(restorer, "the rates do not show how well it does on other images")
     results: dict[str, Any] = {
@@ -158,7 +158,7 @@ def evaluate(
             print_table([], [[name, *cells] for name, cells in table.items()], right=range(1, len(rows) + 1))
         classes = [f"{number} {name}" for number, name in enumerate(source.classes) if str(number) != name]
         if rows and classes:
-            print(f"\nclasses: {named(classes, most=10)}")
+            print(f"\nclasses: {join_names(classes, most=10)}")
     if report_folder and ranks.is_first():
         first = _first(source.images, report.MAP_IMAGES)
         figures = report.measure(model, network, first, labels, border.value, not quiet)
@@ -210,7 +210,7 @@ def _pixel_loss(model: Any, border: options.Border, scopes: Sequence[int | None]
         return lambda images: images
     kind: Any = border.value
     moves = Moves(kind, model.coordinates, None if None in scopes else max(scope or 0 for scope in scopes))
-    return functools.partial(moves.left, generator=torch.Generator().manual_seed(0))
+    return functools.partial(moves.lose_pixels, generator=torch.Generator().manual_seed(0))
 
 
 def _first(images: Any, count: int) -> Tensor:

@@ -64,10 +64,10 @@ TURNS_HELP = (
 RING_HELP = "Undo shifts along this axis only: 0 is the first axis of the image, -1 the last."
 ROTATION_HELP = "Undo rotations of square images by any angle, not shifts. Presets: paper, dense, look."
 WINDOW_HELP = "Find objects like DATA in larger scenes, and cut out a window of this size."
-GROUND_HELP = "Background of scenes: plain, noise, clutter (pieces of other images), or a folder. Default: clutter."
+BACKGROUND_HELP = "Background of scenes: plain, noise, clutter (pieces of other images), or a folder. Default: clutter."
 AUGMENT_HELP = "Augment photos: mirror half of the images, or mask half of them outside a window. May be repeated."
 UNUSABLE_HELP = "Leave out constant images and moved copies of others."
-HELD_HELP = "Number or share of images held out."
+VALIDATION_HELP = "Number or share of images held out."
 SCENE_HELP = "Size of scenes. Default: twice the window."
 SCOPE_HELP = "Largest shift with --border zeros, edge or crop. Default: 1/8 of the shorter side."
 
@@ -82,7 +82,9 @@ def fit(
     crop: options.Crop = False,
     channels: options.Channels = None,
     pad: options.Pad = None,
-    validation: Annotated[Any, images_option(parser=options.read_share, metavar="N|SHARE", help=HELD_HELP)] = "0.1",
+    validation: Annotated[
+        Any, images_option(parser=options.read_share, metavar="N|SHARE", help=VALIDATION_HELP)
+    ] = "0.1",
     augment: Annotated[list[Augment] | None, images_option(help=AUGMENT_HELP)] = None,
     drop_unusable: Annotated[bool, images_option("--drop-unusable", help=UNUSABLE_HELP)] = False,
     skip_unreadable: options.SkipUnreadable = False,
@@ -92,7 +94,7 @@ def fit(
     rotation: Annotated[bool, moves_option("--rotation", help=ROTATION_HELP)] = False,
     window: Annotated[Any, moves_option(parser=options.read_size, metavar="N|HxW", help=WINDOW_HELP)] = None,
     scene: Annotated[Any, moves_option(parser=options.read_size, metavar="N|HxW", help=SCENE_HELP)] = None,
-    background: Annotated[str | None, moves_option(metavar="NAME|FOLDER", help=GROUND_HELP)] = None,
+    background: Annotated[str | None, moves_option(metavar="NAME|FOLDER", help=BACKGROUND_HELP)] = None,
     border: options.Borders = options.Border.circular,
     scope: Annotated[int | None, moves_option(min=1, metavar="N", help=SCOPE_HELP)] = None,
     unaligned: Annotated[bool, moves_option("--unaligned", help="The images are not aligned: align them too.")] = False,
@@ -139,9 +141,9 @@ def fit(
     # Opened before the training, as the test split may be missing.
     tested = test and part == "train" and window is None and border is options.Border.circular
     held_out = open_prepared(data, "test", steps) if tested and choose_split(data, None, "test") else None
-    begun = load(start) if start else None
-    if isinstance(begun, Restorer) and (turns, ring, window, rotation) == (None, None, None, False):
-        coordinates = begun.coordinates
+    start_restorer = load(start) if start else None
+    if isinstance(start_restorer, Restorer) and (turns, ring, window, rotation) == (None, None, None, False):
+        coordinates = start_restorer.coordinates
     else:
         coordinates = _coordinates(turns, ring, rotation, window, preset, images)
     settings: dict[str, Any] = {
@@ -159,7 +161,7 @@ def fit(
         check_identity(out, restorer.metadata.get("options", {}), given)
         print(f"{out} is finished already; --force trains it again", file=sys.stderr)
     else:
-        settings |= {"start": begun, "coordinates": coordinates, "device": device, "checkpoint": state}
+        settings |= {"start": start_restorer, "coordinates": coordinates, "device": device, "checkpoint": state}
         settings |= {"classifier": adapt_images(load_classifier(classifier)) if classifier else None, "resume": resume}
         settings |= {"workers": _default_workers(images.images) if workers is None else workers}
         restorer = _train(images, settings, not quiet)

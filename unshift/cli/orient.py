@@ -40,7 +40,7 @@ import typer
 from unshift.cli import options
 from unshift.cli.allocator import limit_onednn_cache
 from unshift.cli.outputs import check_folder, write_table
-from unshift.cli.printing import named
+from unshift.cli.printing import join_names
 
 if TYPE_CHECKING:
     from unshift.data.assemblies import Assembly, Segment
@@ -172,7 +172,7 @@ def _summarise(rows: Sequence[Row], min_confidence: float) -> None:
     for result in dict.fromkeys(row["result"] for row in rows if row["result"] != "turned"):
         copied = [row["name"] for row in rows if row["result"] == result]
         why = f"of confidence below {min_confidence:.4g}" if result == LOW else f"{result}"
-        print(f"{len(copied):,} {why}, copied as they are: {named(copied)}", file=sys.stderr)
+        print(f"{len(copied):,} {why}, copied as they are: {join_names(copied)}", file=sys.stderr)
 
 
 def _write(content: bytes, out: Path | None, force: bool) -> None:
@@ -199,7 +199,7 @@ def _read_names(path: Path, assembly: Assembly) -> set[str]:
     except (OSError, UnicodeError) as error:
         raise ValueError(f"--names {path} cannot be read: {error}") from error
     if missing := sorted(chosen - {segment.name for segment in assembly.segments}):
-        raise ValueError(f"--names {path} lists {named(missing)}, and no sequence has that name")
+        raise ValueError(f"--names {path} lists {join_names(missing)}, and no sequence has that name")
     return chosen
 
 

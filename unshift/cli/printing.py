@@ -38,7 +38,7 @@ def file_size(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
 
 
-def named(things: Iterable[Any], most: int = 5) -> str:
+def join_names(things: Iterable[Any], most: int = 5) -> str:
     """Join the first names with commas, and count the rest."""
     names = [str(thing) for thing in things]
     more = f" and {len(names) - most:,} more" if len(names) > most else ""

@@ -12,7 +12,7 @@ COMMANDS = ("fit", "evaluate", "restore", "verify")
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def joined_ranks() -> Iterator[None]:
     """Join the other processes of the run, if any; all but the first print nothing on stdout."""
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:  # avoids importing PyTorch
         yield
@@ -31,7 +31,7 @@ def together() -> Iterator[None]:
         yield
 
 
-def label() -> str:
+def rank_prefix() -> str:
     """Return the prefix of this process's messages: its rank, or nothing for the first."""
     number = os.environ.get("RANK", "0") if int(os.environ.get("WORLD_SIZE", 1)) > 1 else "0"
     return "" if number == "0" else f"rank {number}: "

@@ -65,7 +65,7 @@ def measure(
         return results
     count = min(len(images), max(EXAMPLES, MAP_PIXELS // (size[0] * size[1])))
     moves, offsets = Moves(border, coordinates, REACH), range(-REACH, REACH + 1)
-    still = coordinates.draw(moves.seen(size), count, 0, torch.Generator())
+    still = coordinates.draw(moves.visible_size(size), count, 0, torch.Generator())
     correct = []
     grid = [(0, 0), *((down, right) for down in offsets for right in offsets)]
     for shift in tracked(grid, "map of shifts", "shifts", progress):

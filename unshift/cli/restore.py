@@ -53,7 +53,7 @@ from unshift.cli.image_files import Reader
 from unshift.cli.orient import LOW, orient_files
 from unshift.cli.outputs import remove_stale, staged, write_table
 from unshift.cli.prepared_data import preparation, takes_any_size
-from unshift.cli.printing import named, print_json
+from unshift.cli.printing import join_names, print_json
 from unshift.cli.restoring import Restoring, Result, turns_pages
 
 if TYPE_CHECKING:
@@ -176,19 +176,19 @@ def _print_summary(results: dict[Path, Result], table: Path, rows: list[dict[str
     refused = f"; {len(skipped):,} skipped" if skipped else ""
     moved = count - written["copied"]
     print(f"{count:,} images restored, {moved:,} of them moved{rejected}{refused}; their poses are in {table}")
-    doubtful = [
+    low_confidence = [
         f"{result.source} page {row['page']}" if "page" in row else result.source
         for result in results.values()
         for row in result.rows
         if row["written"] == "rejected"
     ]
-    if doubtful:
-        print(f"left as they are, for a low confidence: {named(doubtful)}")
-    for how in sorted(written):
-        kind, comma, rest = how.partition(",")
+    if low_confidence:
+        print(f"left as they are, for a low confidence: {join_names(low_confidence)}")
+    for outcome in sorted(written):
+        kind, comma, rest = outcome.partition(",")
         if kind in LOSSES:
-            sources = [result.source for result in results.values() if result.written == how]
-            print(f"{len(sources):,} of them {LOSSES[kind]}{comma}{rest}: {named(sources)}")
+            sources = [result.source for result in results.values() if result.written == outcome]
+            print(f"{len(sources):,} of them {LOSSES[kind]}{comma}{rest}: {join_names(sources)}")
 
 
 def _targets(inputs: Sequence[Path], out: Path, documents: tuple[str, ...]) -> dict[Path, Path]:

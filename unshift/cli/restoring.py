@@ -79,7 +79,7 @@ class Restoring:
 
         threads, results, warned = torch.get_num_threads(), list[Result](), set[str]()
         try:
-            for done, texts in self._each(files):
+            for done, texts in self._results(files):
                 for text in texts:
                     if text[:50] not in warned:  # processes may warn of the same thing, with other numbers
                         warnings.warn(text, stacklevel=2)
@@ -95,7 +95,7 @@ class Restoring:
             torch.set_num_threads(threads)
         return results
 
-    def _each(self, files: Files) -> Iterator[tuple[list[Result], list[str]]]:
+    def _results(self, files: Files) -> Iterator[tuple[list[Result], list[str]]]:
         """Yield the results, a few files at a time, each with the texts of warnings in other processes."""
         import torch
 

@@ -56,7 +56,7 @@ class Centre(Shifts):
         values = []
         for copy, inverse in zip(ranks.unflatten(1, (4, n * n)).unbind(1), self._turns.inverses(2), strict=True):
             # The copy, undone by the turned shift, is the turned candidate.
-            at = inverse.of_shift(shifts) % n
+            at = inverse.turn_shift(shifts) % n
             values.append(copy.index_select(1, at[:, 0] * n + at[:, 1]))
         largest: Tensor = functools.reduce(torch.maximum, values)
         order: Tensor = largest * ranks.shape[1] + values[0]

@@ -45,7 +45,7 @@ class Turn(NamedTuple):
         """Return the size of a turned array."""
         return tuple(size[a] for a in self.axes)
 
-    def of_shift(self, shift: Tensor) -> Tensor:
+    def turn_shift(self, shift: Tensor) -> Tensor:
         """Return ``g . s``: the shift of the turned array that corresponds to ``shift``."""
         return torch.stack(
             [-shift[:, a] if r else shift[:, a] for a, r in zip(self.axes, self.reversed, strict=True)], 1

@@ -52,7 +52,9 @@ class Moves:
         self.kind, self.coordinates, self.scope = kind, coordinates, scope
 
     @classmethod
-    def of(cls, kind: Kind, coordinates: Coordinates, scope: int | None, size: tuple[int, ...]) -> Moves | None:
+    def for_training(
+        cls, kind: Kind, coordinates: Coordinates, scope: int | None, size: tuple[int, ...]
+    ) -> Moves | None:
         """Return the moves to train with; None for circular ones, which are all one example to an equivariant network.
 
         Args:
@@ -68,14 +70,14 @@ class Moves:
         if scope is not None and scope >= min(size):
             raise ValueError(f"scope must be smaller than the images ({format_size(size)}), got {scope}")
         moves = cls(kind, coordinates, max(1, min(size) // PART) if scope is None else scope)
-        moves.seen(size)
+        moves.visible_size(size)
         return moves
 
     def describe(self) -> dict[str, Any]:
         """Return plain data, for a restorer's metadata."""
         return {"kind": self.kind, "scope": self.scope}
 
-    def seen(self, size: tuple[int, ...]) -> tuple[int, ...]:
+    def visible_size(self, size: tuple[int, ...]) -> tuple[int, ...]:
         """Return the visible size of images of ``size``. Raise a ``ValueError`` if nothing is visible."""
         margin = (self.scope or 0) if self.kind == "crop" else 0
         visible = tuple(n - 2 * margin for n in size)
@@ -91,7 +93,7 @@ class Moves:
         assert self.scope is not None
         if len(images) and int(pose.shift.abs().max()) > self.scope:
             raise ValueError(f"a shift of {int(pose.shift.abs().max())} pixels is beyond the scope of {self.scope}")
-        self.seen(check_images(images))
+        self.visible_size(check_images(images))
         larger: Tensor = self.coordinates.redo(images, Pose(torch.zeros_like(pose.shift), pose.turn, pose.angle))
         if self.kind == "zeros":
             larger = add_margin(larger, self.scope)
@@ -102,10 +104,10 @@ class Moves:
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> tuple[Tensor, Pose]:
         """Move each image at random; return what is visible, and the moves."""
-        pose = self.coordinates.draw(self.seen(check_images(images)), len(images), self.scope, generator)
+        pose = self.coordinates.draw(self.visible_size(check_images(images)), len(images), self.scope, generator)
         return self.move(images, pose), pose
 
-    def left(self, images: Tensor, generator: torch.Generator) -> Tensor:
+    def lose_pixels(self, images: Tensor, generator: torch.Generator) -> Tensor:
         """Move each image at random and back, so that only the lost pixels differ."""
         back: Tensor = self.coordinates.undo(*self(images, generator))
         return back

@@ -98,5 +98,5 @@ class Turns(Turning):
 
 def _turned_shift(shift: Tensor, turn: Tensor, elements: list[Turn]) -> Tensor:
     """Turn each row of ``shift`` by an element of the group."""
-    turned = torch.stack([element.of_shift(shift) for element in elements], 1)
+    turned = torch.stack([element.turn_shift(shift) for element in elements], 1)
     return turned.gather(1, turn[:, None, None].expand(-1, 1, shift.shape[1]))[:, 0]

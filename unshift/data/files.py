@@ -48,7 +48,7 @@ class File:
     download_md5: str = ""  # md5 of the file at the mirrors. Empty if it is not downloaded on its own
     shipped: Path | None = None  # a copy that is part of the package
 
-    def move_in(self, path: Path) -> None:
+    def install(self, path: Path) -> None:
         """Move a complete file to its place in the data folder."""
         (root() / self.path).parent.mkdir(parents=True, exist_ok=True)
         os.replace(path, root() / self.path)
@@ -136,7 +136,7 @@ def fetch(files: Sequence[File], mirrors: Sequence[str], archive_md5: str = "") 
         if not archive_md5:
             for file in missing:
                 urls = [url + Path(file.path).name for url in mirrors]
-                file.move_in(retrieve(urls, f"md5:{file.download_md5}", folder))
+                file.install(retrieve(urls, f"md5:{file.download_md5}", folder))
         elif missing:
             with tarfile.open(retrieve(mirrors, f"md5:{archive_md5}", folder)) as archive:
                 for file in missing:
@@ -144,7 +144,7 @@ def fetch(files: Sequence[File], mirrors: Sequence[str], archive_md5: str = "") 
                     content = archive.extractfile(file.path)
                     assert content is not None, f"{file.path} is not in the archive with this md5"
                     (folder / "member").write_bytes(content.read())
-                    file.move_in(folder / "member")
+                    file.install(folder / "member")
 
 
 @dataclass(frozen=True)

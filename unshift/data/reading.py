@@ -62,7 +62,7 @@ class Reader(ABC):
         for batch in self.batches(requests, seed, unreadable):
             yield batch if self.function is None else [self.function(images) for images in batch]
 
-    def through(self, function: Callable[[Tensor], Tensor]) -> Reader:
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> Reader:
         """Return a reader that applies ``function`` to batches of these images when they are read."""
         reader = copy.copy(self)
         reader.function = function
@@ -128,7 +128,7 @@ class _Memory(Reader):
     def batches(self, requests: Iterable[Tensor], seed: int, unreadable: Reasons | None) -> Iterator[Batch]:
         return ([self.images[rows]] for rows in requests)
 
-    def through(self, function: Callable[[Tensor], Tensor]) -> Reader:  # once, not in every pass
+    def mapped(self, function: Callable[[Tensor], Tensor]) -> Reader:  # once, not in every pass
         return _Memory(torch.cat([function(part) for part in self.images.split(256)]))
 
 

@@ -37,7 +37,7 @@ def export_module(
         logger.setLevel(before)
 
 
-def put(folder: Path, name: str, export: Callable[[Path], object], progress: Callable[[str], None]) -> str:
+def write_cached(folder: Path, name: str, export: Callable[[Path], object], progress: Callable[[str], None]) -> str:
     """Write a model to the page's folder, from the cache if it is there, and return its path relative to ``folder``.
 
     ``export`` writes the model to a path; ``progress`` is called with a line before that.

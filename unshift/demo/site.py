@@ -31,7 +31,7 @@ from unshift.coordinates import Pose
 from unshift.data import DataError, dataset, prepare, to_float
 from unshift.data.catalogue import DATASETS
 from unshift.data.sequences import MEANING, encode, oriented
-from unshift.demo.models import Evidence, Windows, export_evidence, export_module, export_windows, put
+from unshift.demo.models import Evidence, Windows, export_evidence, export_module, export_windows, write_cached
 from unshift.demo.runtime import VERSION
 from unshift.exact import Curve
 from unshift.files import pretrained
@@ -136,11 +136,11 @@ def _entry(choice: Choice, folder: Path, progress: Progress) -> dict[str, Any]:
     """Write the models and samples of a dataset; return its entry in the manifest."""
 
     def export_restorer(name: str, size: Sequence[int] | None = None) -> str:
-        return put(folder, name, partial(unshift.export, name, scores=True, size=size), progress)
+        return write_cached(folder, name, partial(unshift.export, name, scores=True, size=size), progress)
 
     def export_classifier(name: str, module: nn.Module, example: Tensor) -> str:
         batch = {0: torch.export.Dim("batch")}
-        return put(folder, name, lambda path: export_module(module, example, path, batch), progress)
+        return write_cached(folder, name, lambda path: export_module(module, example, path, batch), progress)
 
     def write_floats(place: str, images: Tensor) -> None:
         (folder / place).write_bytes(images.contiguous().numpy().astype("<f4").tobytes())
@@ -218,7 +218,7 @@ def _genomes(folder: Path, progress: Progress) -> dict[str, Any]:
     place = "samples/mitogenomes.fa"
     (folder / place).write_bytes(gzip.decompress((SAMPLES / "mitogenomes.fa.gz").read_bytes()))
     return {
-        "model": put(folder, f"{GENOMES}-windows", partial(export_windows, windows), progress),
+        "model": write_cached(folder, f"{GENOMES}-windows", partial(export_windows, windows), progress),
         "sample": place,
         "taps": windows.taps,
         "margin": windows.margin,
@@ -233,7 +233,7 @@ def _pages(folder: Path, progress: Progress) -> dict[str, Any]:
     restorer: Any = unshift.load(PAGES)
     evidence = Evidence(restorer.scorer)
     return {
-        "model": put(folder, f"{PAGES}-evidence", partial(export_evidence, evidence), progress),
+        "model": write_cached(folder, f"{PAGES}-evidence", partial(export_evidence, evidence), progress),
         "reach": restorer.scorer.least,
         "fraction": restorer.scorer.fraction,
         "longest": restorer.coordinates.longest,

@@ -47,7 +47,7 @@ class Cache:
             nbytes: Returns the memory that a value takes, if it is large.
         """
         entry = self._entries.get(key)
-        fresh = entry is None or not entry[0].holds
+        fresh = entry is None or not entry[0].is_current
         if entry is None or fresh:
             snapshot = _Snapshot(module)  # taken first: a change during the computation must not be missed
             value = compute()
@@ -83,7 +83,7 @@ class _Snapshot:
         self._copied = [(*mark, mark[2].clone()) for mark in marks if mark[2].is_inference()]
 
     @property
-    def holds(self) -> bool:
+    def is_current(self) -> bool:
         """True if the buffers are unchanged."""
         for buffers, name, buffer, version in self._counted:
             if buffers[name] is not buffer or buffer._version != version:

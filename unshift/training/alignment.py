@@ -32,7 +32,7 @@ from unshift.shifts import check_images, ravel
 from unshift.training.checkpoint import check_identity
 
 if TYPE_CHECKING:
-    from unshift.training.fitting import Plan
+    from unshift.training.fitting import FitPlan
 
 ROUNDS = 6
 """Maximum number of fits. One more follows if a classifier chooses the move."""
@@ -86,13 +86,13 @@ def _circular_mean(probability: Tensor, axis: int) -> Tensor:
 
 
 def fit_unaligned(
-    images: Any, plan: Plan, classifier: Classifier | None, checkpoint: str | Path | None, resume: bool
+    images: Any, plan: FitPlan, classifier: Classifier | None, checkpoint: str | Path | None, resume: bool
 ) -> Restorer:
     """Alternate fitting and restoring the training images until they no longer move.
 
     Args:
         images: As for :func:`unshift.fit`.
-        plan: Fits once.
+        plan: The settings of every fit.
         classifier: Chooses the move of all images that alignment leaves open.
         checkpoint: File of the present round, the scorer of the one before, and the shares of images that moved.
         resume: Continue from this file.
@@ -144,7 +144,7 @@ def fit_unaligned(
 
 def _map(images: Any, function: Callable[[Tensor], Tensor]) -> Any:
     """Apply ``function`` to all images: immediately if they are in memory, otherwise when they are read."""
-    return [function(image[None])[0] for image in images] if is_list(images) else open_reader(images).through(function)
+    return [function(image[None])[0] for image in images] if is_list(images) else open_reader(images).mapped(function)
 
 
 def _first(images: Any, count: int) -> Iterable[Tensor]:

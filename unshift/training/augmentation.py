@@ -51,7 +51,7 @@ AUGMENTATIONS: dict[str, Augmentation] = {"mirror": mirror, "windows": windows, 
 """The augmentations that ``fit`` takes by name."""
 
 
-def named(augment: Sequence[str | Augmentation]) -> dict[str, Augmentation]:
+def augmentations_by_name(augment: Sequence[str | Augmentation]) -> dict[str, Augmentation]:
     """Return augmentations by name; functions go by their own names."""
     functions = {}
     for item in [augment] if isinstance(augment, str) else augment:

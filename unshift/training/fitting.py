@@ -31,7 +31,7 @@ from unshift.pose_network import PoseEstimator
 from unshift.progress import Progress
 from unshift.restorer import Restorer
 from unshift.training.alignment import Classifier, fit_unaligned
-from unshift.training.augmentation import Augmentation, named
+from unshift.training.augmentation import Augmentation, augmentations_by_name
 from unshift.training.checkpoint import Checkpoint
 from unshift.training.images import SAMPLE_BYTES, Examples, ImageOptions
 from unshift.training.recipes import Recipe, complete, preset_name
@@ -107,11 +107,11 @@ def fit(
     if start is not None:
         preset, name = network_of(start), "start"
         coordinates = coordinates or start.coordinates
-    plan = Plan(
+    plan = FitPlan(
         preset,
         name,
         coordinates=Shifts() if coordinates is None else coordinates,
-        augmentations=named(augment),
+        augmentations=augmentations_by_name(augment),
         recipe=complete(name, {key: value for key, value in options.items() if key not in image_options}),
         image_options=image_options,
         seed=seed,
@@ -139,7 +139,7 @@ def fit(
 
 
 @dataclass(frozen=True)
-class Plan:
+class FitPlan:
     """The arguments of :func:`fit` that all fits of one call share."""
 
     preset: str | ShiftEstimator | PoseEstimator

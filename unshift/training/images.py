@@ -30,14 +30,14 @@ from unshift.network import as_float
 from unshift.progress import Progress
 from unshift.shifts import check_images, undo, unravel
 from unshift.training.augmentation import Augmentation
-from unshift.training.scenes import Background, Scenes, plain_ground
+from unshift.training.scenes import Background, Scenes, plain_background
 
 __all__ = ["SAMPLE_BYTES", "Examples", "ImageOptions", "shifted_copies", "survey"]
 
 SAMPLE = 1000
 """Number of images whose pixels calibrate the integers, if they fit in ``SAMPLE_BYTES``."""
 SAMPLE_BYTES = 2**24
-GROUND_OBJECTS = 256
+BACKGROUND_OBJECTS = 256
 """Number of objects whose edges determine their plain background."""
 FINGERPRINTS = 64
 """Number of training images whose fingerprints a restorer stores."""
@@ -122,9 +122,9 @@ class Examples:
         # Of images of several sizes, filters must fit the least size along each axis.
         shapes = [image.shape for image in images] if self.ragged else [first.shape[1:]]
         self.shape = tuple(map(min, zip(*shapes, strict=False)))
-        self.moves = Moves.of(chosen["moves"], coordinates, chosen["scope"], self.shape[1:])
+        self.moves = Moves.for_training(chosen["moves"], coordinates, chosen["scope"], self.shape[1:])
         if self.moves is not None:
-            self.shape = (self.shape[0], *self.moves.seen(self.shape[1:]))
+            self.shape = (self.shape[0], *self.moves.visible_size(self.shape[1:]))
         self.scenes = None
         if coordinates.labels.scenes:
             window = coordinates.describe()["window"]
@@ -142,8 +142,8 @@ class Examples:
         self.train, self.held = rows[order[held_out:]], rows[order[:held_out]]
         ranks.check_enough(len(self.train))
         if self.scenes is not None:
-            objects = self.reader.read(self.train[:GROUND_OBJECTS].sort().values.split(16))
-            self.scenes.value = plain_ground(itertools.chain.from_iterable(objects))
+            objects = self.reader.read(self.train[:BACKGROUND_OBJECTS].sort().values.split(16))
+            self.scenes.value = plain_background(itertools.chain.from_iterable(objects))
             self.shape, self.ragged = (self.shape[0], *self.scenes.size), False
 
     @property
@@ -189,7 +189,7 @@ class Examples:
     def _as_seen(self, read: Iterator[Batch]) -> Iterator[Batch]:
         """Yield images, scenes made of them, or images without the pixels that moves lose: the same ones each time."""
         generator = torch.Generator().manual_seed(self.seed)
-        make = self.scenes if self.moves is None else self.moves.left
+        make = self.scenes if self.moves is None else self.moves.lose_pixels
         return read if make is None else ([make(part, generator) for part in batch] for batch in read)
 
     def last_augmentation(self) -> dict[str, Augmentation]:

@@ -25,7 +25,7 @@ from unshift.data.pixels import resize
 from unshift.network import as_float
 from unshift.shifts import apply, check_images, format_size, undo
 
-__all__ = ["BACKGROUNDS", "Background", "Scenes", "clutter", "cut", "noise", "paste", "plain", "plain_ground"]
+__all__ = ["BACKGROUNDS", "Background", "Scenes", "clutter", "cut", "noise", "paste", "plain", "plain_background"]
 
 Background = Callable[[Tensor, Sequence[int], float, torch.Generator], Tensor]
 """Maps objects ``(n, channel, *spatial)``, a size, the plain value and a generator to backgrounds of that size."""
@@ -99,7 +99,7 @@ class Photos:
         return torch.cat(crops)
 
 
-def named(background: str | Path | Background, channels: int) -> tuple[str, Background]:
+def background_by_name(background: str | Path | Background, channels: int) -> tuple[str, Background]:
     """Return the name of a background and its function. Raise a ``ValueError`` if there is none."""
     if callable(background):
         return getattr(background, "__name__", type(background).__name__), background
@@ -113,7 +113,7 @@ def named(background: str | Path | Background, channels: int) -> tuple[str, Back
     return Path(background).name, Photos(background, channels)
 
 
-def plain_ground(objects: Iterable[Tensor]) -> float | None:
+def plain_background(objects: Iterable[Tensor]) -> float | None:
     """Return the most frequent value at the edges of objects; None if fewer than half of these pixels have it."""
     edges = [
         end.flatten()
@@ -150,7 +150,7 @@ class Scenes:
             raise ValueError(f"a window of {format_size(window)} is larger than the object images, {format_size(own)}")
         if len(own) != len(self.size) or any(n > s for n, s in zip(own, size, strict=True)):
             raise ValueError(f"objects of {format_size(own)} do not fit into scenes of {format_size(size)}")
-        self.name, self.background = named(background, channels)
+        self.name, self.background = background_by_name(background, channels)
 
     def describe(self) -> dict[str, Any]:
         """Return plain data, for a restorer's metadata."""

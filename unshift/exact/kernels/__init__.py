@@ -29,8 +29,8 @@ def _prepare_for_graph(weight: Tensor, bias: Tensor, task: Task, passed: set[Any
     """Choose by the shape alone: :mod:`unshift.exact.inference` has checked that all sums are below 2^24."""
     task = task._replace(worst=FLOAT32 - 1)
     _check_size(task)
-    holding = [kind for kind in GRAPH_KERNELS if kind.holds(task)]
-    kind = sorted(holding, key=lambda kind: kind.cost(task))[0]  # strict export cannot read min
+    exact_kinds = [kind for kind in GRAPH_KERNELS if kind.is_exact(task)]
+    kind = sorted(exact_kinds, key=lambda kind: kind.cost(task))[0]  # strict export cannot read min
     return kind(weight, bias, task.size)
 
 
@@ -46,8 +46,8 @@ def prepare(weight: Tensor, bias: Tensor, task: Task, passed: set[Any]) -> Kerne
     """
     _check_size(task)
     plain = float32_is_plain(weight.device)
-    holding = [kind for kind in KERNELS if kind.holds(task)]
-    for kind in sorted(holding, key=lambda kind: kind.cost(task)):
+    exact_kinds = [kind for kind in KERNELS if kind.is_exact(task)]
+    for kind in sorted(exact_kinds, key=lambda kind: kind.cost(task)):
         if plain or kind.dtype != torch.float32:
             kernel = kind(weight, bias, task.size)
             if kind.dtype != torch.float32 or _passes_trial(kernel, weight, bias, task, passed):

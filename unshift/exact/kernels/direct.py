@@ -76,7 +76,7 @@ class Direct32(_Direct):
         return super().__call__(_channels_last(images))
 
     @staticmethod
-    def holds(task: Task) -> bool:
+    def is_exact(task: Task) -> bool:
         return task.worst < FLOAT32
 
     @staticmethod
@@ -111,7 +111,7 @@ class Diagonal32:
         return self.taps.nbytes
 
     @staticmethod
-    def holds(task: Task) -> bool:
+    def is_exact(task: Task) -> bool:
         return task.worst < FLOAT32 and len(task.size) == 1 and task.shape[0] == 1
 
     @staticmethod
@@ -144,7 +144,7 @@ class Matrix32:
         return self.matrix.nbytes
 
     @staticmethod
-    def holds(task: Task) -> bool:
+    def is_exact(task: Task) -> bool:
         outputs, inputs = task.shape[:2]
         return task.worst < FLOAT32 and inputs * outputs * math.prod(task.size) ** 2 <= MATRIX
 
@@ -160,7 +160,7 @@ class Direct64(_Direct):
     dtype: ClassVar[torch.dtype] = torch.float64
 
     @staticmethod
-    def holds(task: Task) -> bool:
+    def is_exact(task: Task) -> bool:
         return task.worst < FLOAT64
 
     @staticmethod

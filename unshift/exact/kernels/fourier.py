@@ -76,7 +76,7 @@ class Fft64:
         return _error_bound(22 * (math.log2(math.prod(task.size)) + 1) * U, task)
 
     @staticmethod
-    def holds(task: Task) -> bool:
+    def is_exact(task: Task) -> bool:
         return Fft64.error_bound(task) < 0.5
 
     @staticmethod
@@ -139,7 +139,7 @@ class Dft64:
         return _error_bound(sum(4 * math.sqrt(m) * (m + 16) * U for m in task.size), task)
 
     @staticmethod
-    def holds(task: Task) -> bool:
+    def is_exact(task: Task) -> bool:
         """Graphs hold sums below 2^24 only."""
         return len(task.size) == 2 and task.worst < FLOAT32 and Dft64.error_bound(task) < 0.5
 

@@ -49,7 +49,7 @@ class Kernel(Protocol):
         """Size of the prepared filters in bytes."""
 
     @staticmethod
-    def holds(task: Task) -> bool:
+    def is_exact(task: Task) -> bool:
         """Return whether all sums of this task are exact."""
 
     @staticmethod
