@@ -130,6 +130,7 @@ def test_threads_may_share_a_net():
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of fork in a process with threads
+@pytest.mark.filterwarnings("ignore:this restorer may be wrong")  # noise is no digit
 def test_forks_of_a_process_whose_threads_restore():
     """Nothing of ours may hold a lock that a forked process inherits. OpenMP's threads do not survive a fork.
 
