@@ -29,14 +29,12 @@ PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in NAMES))
 
 
 def source(name: str, run: dict[str, Any]) -> str:
-    """Return the command, versions, commit and time behind a record."""
+    """Return the command behind a record, its commit and time. The record has the versions and the machine."""
     command = run["command"] or f"python -m reproduction {name}"
-    earlier = f", recorded by `{run['earlier_command']}`" if "earlier_command" in run else ""
-    commit = f", commit {run['commit']}" if run["commit"] else ""
-    changed = " with uncommitted changes" if run.get("dirty") else ""
+    commit = f"commit {run['commit']}, " if run["commit"] else ""
+    changed = "uncommitted changes, " if run.get("dirty") else ""
     threads = f"{run['threads']} thread{'s' if run['threads'] > 1 else ''}"
-    facts = f"torch {run['versions']['torch']}, {threads}{commit}{changed}, {run['seconds']:.0f} s"
-    return f"<sub>`{command}`{earlier}: {facts}.</sub>"
+    return f"<sub>`{command}`: {commit}{changed}{threads}, {run['seconds']:.0f} s.</sub>"
 
 
 def parts() -> dict[str, list[Block]]:
@@ -53,7 +51,8 @@ def parts() -> dict[str, list[Block]]:
                 made[f"{name}-{case}"] = [*item.tables(results, case), source(name, record["run"])]
     main = made["table1-mnist"][0]
     assert isinstance(main, Table)
-    made["headline"] = [replace(main, notes=main.notes[:1])]
+    rows = [row for row in main.rows if row.style in ("bare", "restored") and "paper" not in row.label]
+    made["headline"] = [replace(main, rows=rows, notes=[main.notes[0].partition(" ±")[0]])]
     return made
 
 
