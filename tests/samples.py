@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from unshift import Restorer, ShiftEstimator, apply, quantise
+from unshift import Chain, Restorer, ShiftEstimator, apply, quantise
+from unshift.coordinates import Angles, Centre, Polar, Poses, Ring, Scene, Turns
 from unshift.shifts import all_shifts
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -80,6 +81,45 @@ def make_estimator(preset: str, channels: int, size: tuple[int, ...], trained: b
 @functools.cache
 def make_restorer(preset: str, channels: int, size: tuple[int, ...], trained: bool = False) -> Restorer:
     return Restorer(quantise(make_estimator(preset, channels, size, trained), blobs(16, channels, size)))
+
+
+def untrained(coordinates, channels, size, preset="paper"):
+    torch.manual_seed(0)
+    images = blobs(8, channels, size) + 0.1 * torch.rand(8, channels, *size)
+    estimator = coordinates.network(preset, channels, size)
+    return Restorer(quantise(estimator, torch.cat(list(coordinates.canvases(images)))), coordinates=coordinates)
+
+
+KINDS = {
+    "mirror": (Turns("mirror"), 1, (5, 6)),
+    "half": (Turns("half"), 1, (5, 6)),
+    "scene": (Scene((3, 4)), 1, (5, 6)),
+    "quarter": (Turns("quarter"), 1, (6, 6)),
+    "flips": (Turns("flips"), 2, (5, 5)),
+    "strand": (Turns("strand"), 4, (9,)),
+    "cube": (Turns("cube"), 1, (3, 3, 3)),
+    "ring": (Ring(), 1, (3, 8)),
+    "ring, local filters": (Ring(0), 2, (8, 4)),
+    "centre, corners": (Centre(), 1, (6, 6)),
+    "centre, pixels": (Centre(), 1, (5, 5)),
+    "poses": (Poses("quarter"), 1, (6, 6)),
+    "poses, reduced": (Poses("half", reduce=2), 2, (7, 8)),
+    "poses, strand": (Poses("strand"), 4, (9,)),
+    "angles": (Angles(6, 8), 1, (6, 6)),
+    "angles, reduced": (Angles(9, 8, reduce=2), 1, (9, 9)),
+    "chain": (None, 1, (6, 6)),
+}
+
+
+@functools.cache
+def kind_of(name):
+    """A restorer of each kind, its channels and its size."""
+    coordinates, channels, size = KINDS[name]
+    if name == "chain":
+        centre, polar = Centre(), Polar(6, angles=8, radii=3, ratio=None, refine=True)
+        return Chain(untrained(centre, 1, size), untrained(polar, 1, size, "dense")), channels, size
+    preset = {"ring": "paper", "ring, local filters": "seam"}.get(name, "evidence" if coordinates.whole else "dense")
+    return untrained(coordinates, channels, size, preset), channels, size
 
 
 def bits(images: Tensor) -> Tensor:

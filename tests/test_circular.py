@@ -102,20 +102,6 @@ def test_signature_leaves_no_way_to_break_equivariance():
     assert not {"stride", "padding", "padding_mode", "dilation"} & {*inspect.signature(CircularFilter).parameters}
 
 
-def test_layer_is_the_circular_convolution_of_torch():
-    layer = CircularFilter(2, 3, (5, 3))
-    conv = torch.nn.Conv2d(2, 3, (5, 3), padding=(2, 1), padding_mode="circular")
-    conv.load_state_dict(layer.state_dict())
-    images = torch.randn(2, 2, 8, 9)
-    torch.testing.assert_close(layer(images), conv(images), rtol=1e-4, atol=1e-5)
-
-
-def test_weights_start_kaiming():
-    layer = CircularFilter(4, 64, (9, 9))
-    assert layer.weight.std().item() == pytest.approx((2 / (4 * 81)) ** 0.5, rel=0.05)
-    assert not layer.bias.any()
-
-
 # --- what is refused ----------------------------------------------------------------------------
 
 

@@ -12,7 +12,6 @@ import onnx
 import pytest
 import torch
 from graphs import (
-    KINDS,
     assert_same_in,
     differences,
     enormous,
@@ -20,7 +19,6 @@ from graphs import (
     exported,
     in_graph,
     in_pytorch,
-    kind_of,
     moved_images,
     overflowing,
     padded,
@@ -30,7 +28,7 @@ from graphs import (
     turner,
 )
 from onnx import numpy_helper
-from samples import PRESETS, bits, blobs, hard_images, make_estimator, make_restorer
+from samples import KINDS, PRESETS, bits, blobs, hard_images, kind_of, make_estimator, make_restorer
 
 import unshift
 from unshift import Restorer, apply, quantise
@@ -208,17 +206,6 @@ def test_the_file_describes_itself_and_not_the_machine():
 
 
 # --- torch.export and torch.compile ----------------------------------------------------------------
-
-
-def test_torch_export_and_its_file(tmp_path):
-    restorer = make_restorer("dense", 1, (8, 8), True)
-    images = torch.stack([*hard_images(1, (8, 8)).values()])
-    unshift.export(restorer, tmp_path / "x.pt2", size=(8, 8), scores=True)
-    files = {"unshift.json": ""}
-    loaded = torch.export.load(tmp_path / "x.pt2", extra_files=files).module()
-    assert json.loads(files["unshift.json"])["promise"] == PROMISE
-    for batch in (images, images[:1], images[-1:]):
-        assert differences(loaded(batch), in_pytorch(restorer, batch)) == []
 
 
 def test_graphs_do_not_depend_on_the_settings_of_the_caller():

@@ -12,13 +12,12 @@ from graphs import (
     differences,
     exported,
     in_pytorch,
-    kind_of,
     padded,
     run,
     session,
     turner,
 )
-from samples import blobs, make_estimator, make_restorer
+from samples import blobs, kind_of, make_estimator, make_restorer
 from torch import nn
 from typer.testing import CliRunner
 
@@ -147,16 +146,6 @@ def test_bad_restorers_and_sizes(restorer, options, message, tmp_path):
     with pytest.raises(ValueError, match=message) as caught:
         unshift.export(restorer, tmp_path / "x.onnx", **options)
     assert "\n" not in str(caught.value)
-
-
-def test_bad_paths(tmp_path, monkeypatch):
-    restorer = make_restorer("dense", 1, (8, 8))
-    with pytest.raises(ValueError, match="is a folder"):
-        unshift.export(restorer, tmp_path)
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr(unshift.exporting, "_as_onnx", lambda *_: b"")
-    with pytest.raises(ValueError, match=r"file/x\.onnx"):
-        unshift.export(restorer, tmp_path / "file" / "x.onnx")
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript"])

@@ -53,21 +53,6 @@ def test_a_folder_holds_weights_config_and_card_and_no_pickle(tmp_path: Path) ->
     unshift.load(tmp_path / "folder" / "model.safetensors")  # without huggingface_hub, too
 
 
-@pytest.mark.parametrize("name", IMAGES)
-def test_the_card_shows_the_metadata(name: str, tmp_path: Path) -> None:
-    restorer = unshift.load(name)
-    hub.save_pretrained(restorer, tmp_path / "folder", name=name)
-    card = huggingface_hub.ModelCard.load(tmp_path / "folder" / "README.md")
-    assert card.data.library_name == "unshift"
-    assert {"equivariance", "model_hub_mixin"} <= set(card.data.tags)
-    meta = restorer.metadata
-    wanted = [f"# {name}", meta["preset"], meta["data"], f"{100 * meta['test']['exact']:.2f}%"]
-    wanted += [f'"seed": {meta["seed"]}', meta["versions"]["torch"], "hub.from_pretrained("]
-    for part in wanted:
-        assert part in card.text
-    assert restorer.coordinates.labels.undoes in card.text
-
-
 def test_an_existing_card_is_kept(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine\n")
     hub.save_pretrained(unshift.load("mnist"), tmp_path)

@@ -186,16 +186,6 @@ def test_plain_float_fails_for_every_preset(preset):
 # --- an nn.Module like any other -------------------------------------------------------------------
 
 
-def test_the_sign_of_the_answer():
-    """``estimate`` returns the shift that was applied: after one step right, one more in axis 1."""
-    restorer = make_restorer("dense", 1, (8, 8), trained=True)
-    image = blobs(1, 1, (8, 8))
-    before = restorer.estimate(image).shift
-    after = restorer.estimate(apply(image, torch.tensor([[0, 1]]))).shift
-    assert ((after - before) % 8).tolist() == [[0, 1]]
-    assert torch.equal(restorer(image), undo(image, before))
-
-
 def test_the_brightest_pixel_goes_to_the_origin():
     """Use the simplest scorer: the value of a pixel."""
     estimator = ShiftEstimator(1, channels=(1,), kernel_size=(1, 1))
@@ -205,29 +195,6 @@ def test_the_brightest_pixel_goes_to_the_origin():
     restorer = Restorer(quantise(estimator, image))
     assert restorer.estimate(image).shift.tolist() == [[1, 2]]
     assert restorer(image)[0, 0].tolist() == [[1, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
-
-
-def test_sequential_with_a_classifier():
-    classifier = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).eval()
-    model = nn.Sequential(make_restorer("paper", 1, (8, 8)), classifier)
-    image = blobs(1, 1, (8, 8))
-    moved = apply(image.expand(64, 1, 8, 8), all_shifts((8, 8)))
-    assert torch.equal(model[0](moved), model[0](image).expand(64, 1, 8, 8))
-    torch.testing.assert_close(model(moved), model(image).expand(64, 10))
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_images_keep_their_dtype_and_shape_and_estimates_have_theirs(preset, dtype):
-    images = torch.stack([*hard_images(2, (8, 9), dtype).values()])
-    restorer = make_restorer(preset, 2, (8, 9))
-    assert restorer(images).dtype == dtype
-    assert restorer(images).shape == images.shape
-    found = restorer.estimate(images)
-    shift, confidence, tied = found.shift, found.confidence, found.tied
-    assert (shift.dtype, confidence.dtype, tied.dtype) == (torch.int64, torch.float64, torch.bool)
-    assert (shift.shape, confidence.shape, tied.shape) == ((len(images), 2), (len(images),), (len(images),))
-    assert ((confidence > 0) & (confidence <= 1)).all()
 
 
 def test_a_call_leaves_no_state_on_the_module():
@@ -318,11 +285,3 @@ def test_bad_images(preset, images, message):
 def test_float_scores_are_refused():
     with pytest.raises(ValueError, match=r"torch.float32.*unshift.quantise"):
         Restorer(make_estimator("paper", 1, (8, 8)))(torch.rand(1, 1, 8, 8))
-
-
-def test_bad_padding():
-    scorer = make_restorer("paper", 1, (8, 8)).scorer
-    with pytest.raises(ValueError, match=r"pad.*-1"):
-        Restorer(scorer, pad=-1)
-    with pytest.raises(ValueError, match="pad or coordinates"):
-        Restorer(scorer, pad=1, coordinates=Padded(1))

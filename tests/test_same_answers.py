@@ -92,13 +92,3 @@ def test_copies_and_modes_give_the_same_answers(preset):
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
             assert_same(answers(restorer, images, slice(None)), wanted)
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_empty_batch_returns_empty(preset):
-    restorer = make_restorer(preset, 2, (8, 9))
-    images = torch.zeros(0, 2, 8, 9, dtype=torch.uint8)
-    assert restorer(images).shape == (0, 2, 8, 9)
-    assert restorer(images).dtype == torch.uint8
-    assert [part.shape for part in answers(restorer, images, slice(None))] == [images.shape, (0, 2), (0,), (0,)]
-    assert restorer.estimate(images).turn is restorer.estimate(images).angle is None

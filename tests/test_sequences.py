@@ -151,15 +151,6 @@ def test_an_empty_list_is_refused(restorer):
         unshift.quantise(unshift.ShiftEstimator.preset("sequence", 4, (300,)), [])
 
 
-def test_rates_of_a_list_are_those_of_its_parts(restorer):
-    arrays = [encode(sequence(n, n)) for n in (97, 200, 341)]
-    upright = restorer.restore(arrays)
-    assert restoration_rates(restorer, upright).exact == 1
-    assert (
-        restoration_rates(restorer, [*upright, unshift.apply(upright[0][None], torch.tensor([[3]]))[0]]).exact == 0.75
-    )
-
-
 def test_a_network_of_lines_needs_samples_of_one_size():
     net = unshift.ShiftEstimator.preset("seam", 4, (300,))
     with pytest.raises(ValueError, match="2 sizes"):
@@ -181,20 +172,6 @@ def test_fit_on_sequences_of_many_lengths():
     assert restoration_rates(made, arrays[12:]).exact == 1
     again = unshift.fit(arrays[:12], epochs=12, **settings)
     assert all(torch.equal(a, b) for a, b in zip(made.state_dict().values(), again.state_dict().values(), strict=True))
-
-
-def test_the_loss_of_many_lengths_is_the_mean_over_sequences():
-    arrays = upright(6)
-    made = unshift.fit(arrays, "sequence", epochs=1, batch_size=5, validation=1, learning_rate=1e-9, progress=False)
-    torch.manual_seed(0)
-    net = unshift.ShiftEstimator.preset("sequence", 4, (80,))
-    target = torch.zeros(1).long()
-    with torch.no_grad():
-        losses = {len(x[0]): float(torch.nn.functional.cross_entropy(net(x[None]), target)) for x in arrays}
-    held = made.metadata["history"][0]["validation_loss"]
-    own = min(losses, key=lambda n: abs(losses[n] - held))
-    rest = [loss for n, loss in losses.items() if n != own]
-    assert made.metadata["history"][0]["loss"] == pytest.approx(sum(rest) / 5, rel=1e-5)
 
 
 def test_arrays_that_differ_in_channels_are_refused():

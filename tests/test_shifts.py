@@ -175,12 +175,6 @@ def test_compose_wants_one_entry_per_axis():
         compose(torch.tensor([[1]]), torch.tensor([[1, 2]]), (4, 5))
 
 
-@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn, torch.float8_e5m2])
-def test_types_that_pytorch_does_not_gather(dtype):
-    images = torch.arange(4).view(1, 1, 4).to(torch.float32).to(dtype)
-    assert apply(images, torch.tensor([[1]])).to(torch.float32).flatten().tolist() == [3, 0, 1, 2]
-
-
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (0, 3, 1, 2)])

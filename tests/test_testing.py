@@ -19,12 +19,6 @@ SIZE = (8, 8)
 # --- equivariance -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("kernel", [(3,), (3, 4), (2, 3, 1)], ids=str)
-def test_a_circular_filter_passes(kernel, dtype):
-    assert_equivariant(CircularFilter(2, 3, kernel).to(dtype), (2, *[n + 2 for n in kernel]), dtype=dtype)
-
-
 @pytest.mark.parametrize(
     "module",
     [

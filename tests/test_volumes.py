@@ -11,7 +11,6 @@ import unshift
 from unshift import apply
 from unshift.data import dataset
 from unshift.data.mnist3d import MNIST3D, voxelise
-from unshift.evaluation import restoration_rates
 from unshift.shifts import all_shifts
 from unshift.testing import verify
 
@@ -103,13 +102,6 @@ def test_the_shipped_weights_are_exact_on_a_sample():
         moved = apply(image.expand(len(shifts), *image.shape), shifts)
         wanted = restorer(image[None])
         assert torch.equal(restorer(moved), wanted.expand_as(moved))
-
-
-@pytest.mark.data
-@pytest.mark.slow
-def test_the_shipped_weights_restore_95_percent_within_a_voxel():
-    rates = restoration_rates(unshift.load("mnist3d"), dataset("mnist3d", "test").images, batch_size=50)
-    assert rates.within_1 >= 0.95
 
 
 @pytest.mark.slow

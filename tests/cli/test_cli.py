@@ -122,12 +122,6 @@ def test_old_names_of_options_work_with_a_warning(command, old, new, capsys):
     assert len(warnings) == (0 if old == new else sum(arg.startswith("--") for arg in old))
 
 
-def test_lists_of_scopes():
-    assert options.read_scopes("0-8") == list(range(9))
-    assert options.read_scopes("0, 2,4-6") == [0, 2, 4, 5, 6]
-    assert options.read_scopes("0,any") == [0, None]
-
-
 def test_debug_shows_the_traceback():
     result = run("--debug", "fit", "nothing.npy", "--out", "x.safetensors")
     assert result.exit_code == 2
@@ -141,14 +135,6 @@ def test_a_bug_keeps_its_traceback(monkeypatch):
 
     monkeypatch.setattr("unshift.data.root", broken)
     assert isinstance(run("data", "list").exception, ZeroDivisionError)
-
-
-def test_a_warning_is_one_line(made):
-    slow = ("--learning-rate", 1e-9, "--epochs", 1, "--batch-size", 1)
-    result = good("fit", made / "blobs.npy", "--out", "x.safetensors", *slow)
-    lines = [line for line in result.stderr.splitlines() if not line.startswith("fit")]
-    assert any("144" in line for line in lines)  # near guessing: one in 12x12 positions
-    assert all(line.startswith("unshift: warning: ") for line in lines)
 
 
 # --- as a process ----------------------------------------------------------------------------------

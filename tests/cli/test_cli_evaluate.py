@@ -15,7 +15,6 @@ from samples import make_restorer
 import unshift
 from unshift import evaluation
 from unshift.cli import report
-from unshift.data import to_float
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 needs_matplotlib = pytest.mark.skipif(not report.can_draw(), reason="needs the extra plots")
@@ -125,17 +124,6 @@ def test_arrays_and_restorers_of_one_size_are_prepared_like_the_training_images(
     assert good_json("evaluate", made / "photos", "--restorer", "bare.safetensors", *steps)["rates"] == rates
 
 
-def test_a_network_of_greys_warns_of_colours(made, pixels):
-    Path("grey").mkdir()
-    for name in ("a", "b"):
-        Image.fromarray(pixels[0, 0].numpy()).convert("RGB").save(f"grey/{name}.png")
-    command = ("evaluate", "grey", "--restorer", made / "paper.safetensors")
-    assert "colours" not in good(*command).stderr
-    Image.new("RGB", (12, 12), "red").save("grey/b.png")
-    assert good(*command).stderr.count("b.png has colours") == 1
-    assert "colours" not in good(*command, "--channels", 1).stderr
-
-
 @pytest.mark.parametrize("command", ["evaluate", "verify"])
 def test_a_restorer_that_does_not_fit(command, made, pixels):
     def refused(data: object, restorer: object) -> str:
@@ -178,19 +166,6 @@ def test_a_scope_beyond_the_largest_move_is_refused(made, posed):
     command = ("evaluate", posed / "labelled.npz", "--restorer", posed / "rotation.safetensors", "--scope")
     assert "181 degrees" in bad(*command, 181)
     good(*command, "180,any")
-
-
-def test_evaluate_prints_an_aligned_table(made, pixels, rows_file):
-    lines = good(*classify(made, rows_file, "--repeats", 2)).stdout.splitlines()
-    labels, restorer = torch.arange(len(pixels)) % 3, unshift.load(made / "paper.safetensors")
-    rows = evaluation.accuracy_over_scopes(Rows(), to_float(pixels), labels, restorer, scopes=[0, 3], seeds=range(2))
-    head, without, _, effect, _, consistent = table = lines[-6:]
-    assert len({len(line) for line in table}) == 1
-    assert head.split() == ["scope,", "pixels", "0", "3"]
-    assert without.split() == ["without", *(f"{50 * sum(row.without):.2f}" for row in rows)]
-    assert effect.split() == ["effect", *(f"{100 * row.effect:+.2f}" for row in rows)]
-    assert consistent.split() == ["consistent", "with", "100.00", "100.00"]
-    assert "consistent" not in good(*classify(made, rows_file)).stdout  # one draw: nothing to compare
 
 
 @pytest.mark.parametrize(

@@ -256,17 +256,6 @@ def test_an_interrupted_run_is_resumed_and_never_lost_by_mistake(made, monkeypat
     assert not Path("z.safetensors.checkpoint").exists()
 
 
-def test_an_interrupt_before_the_first_checkpoint_names_no_file(made, monkeypatch):
-    def stop(*args, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(training, "fit", stop)
-    result = run("fit", made / "blobs.npy", "--out", "x.safetensors", *QUICK)
-    assert result.exit_code == 130
-    assert "x.safetensors" not in result.stderr
-    assert os.listdir() == []
-
-
 def test_fit_checks_its_output_before_it_trains(made, monkeypatch):
     Path("file").write_text("")
     Path("x.safetensors.checkpoint").write_bytes(b"nonsense")

@@ -172,21 +172,6 @@ def test_bad_descriptions_are_named():
         from_description({"kind": "turns", "group": "half"}, pad=2)
 
 
-@pytest.mark.parametrize(
-    ("former", "kind"),
-    [
-        ({}, Shifts),
-        ({"pad": 2, "value": 0.5}, Padded),
-        ({"pad": 0, "value": 0.0, "window": [3, 4]}, Scene),
-    ],
-)
-def test_canvases_of_earlier_versions_are_still_known(former, kind):
-    assert type(from_description({"kind": "canvas", **former})) is kind
-    with pytest.warns(DeprecationWarning, match="Canvas"):
-        from unshift.coordinates import Canvas
-    assert type(Canvas(**former)) is kind
-
-
 # --- any dtype and memory format -------------------------------------------------------------------
 
 SHIFTING = [

@@ -17,7 +17,6 @@ from unshift.coordinates import Polar, rotate
 from unshift.coordinates.polar import polar_points
 from unshift.data import dataset
 from unshift.exact import Scores
-from unshift.testing import assert_equivariant, verify
 
 pytestmark = pytest.mark.filterwarnings("ignore:this")
 
@@ -294,36 +293,6 @@ def test_ties_are_broken_by_the_images_not_the_canvas(refine, calibration, monke
     assert_quarters_exact(restorer, images)
     monkeypatch.setattr(Polar, "order", unshift.coordinates.Coordinates.order)  # compares canvases only
     assert not torch.equal(restorer(images), restorer(quarter(images, 1)))
-
-
-def test_rotated_images_are_restored():
-    """A briefly trained network finds the angle of asymmetric blobs to within half a step."""
-    torch.manual_seed(1)
-    size = 32
-    place = torch.arange(size) - (size - 1) / 2
-    right, up = place[None, :], -place[:, None]
-
-    def blob(x, y):
-        return torch.exp(-((right - x) ** 2 + (up - y) ** 2) / 8)
-
-    jitter = torch.randn(200, 4)
-    images = torch.stack([blob(8 + a, 1 + b) + 0.6 * blob(-2 + c, 6 + d) for a, b, c, d in jitter.tolist()])[:, None]
-    polar = Polar(size, angles=24, radii=8, ratio=None, refine=True)
-    net = polar.network("dense", 1, (size, size))
-    restorer = unshift.fit(images, net, coordinates=polar, epochs=5, batch_size=20, progress=False)
-    applied = torch.linspace(0, 359, 60, dtype=torch.float64)
-    estimate = restorer.estimate(rotate(images[:60], applied))
-    assert estimate.angle is not None
-    error = ((estimate.angle - applied + 180) % 360 - 180).abs()
-    assert error.median() < 10
-    assert restorer.coordinates.describe()["kind"] == "polar"
-
-
-def test_the_network_and_the_restorer_pass_the_testers():
-    polar = Polar(16, angles=12, radii=5)
-    restorer = make(polar, widths=(3, 1))
-    assert_equivariant(restorer.scorer, (polar.channels, 12), tolerance=0, dtype=torch.float32)
-    assert verify(restorer, torch.rand(3, 1, 16, 16)).exact
 
 
 def test_the_papers_net_has_369_parameters():

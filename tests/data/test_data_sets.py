@@ -168,24 +168,6 @@ def test_idx_files_are_parsed_or_refused():
         mnist.read_idx(b"\0\0\x0d\x01")
 
 
-def test_a_new_data_set_is_one_entry(monkeypatch):
-    """An entry as in a file of its own, and the line that adds it to the catalogue."""
-
-    def read(split, contents):
-        count = {"train": 6, "test": 2}[split]
-        return torch.arange(count * 16).reshape(count, 1, 4, 4).to(torch.uint8), torch.arange(count) % 2
-
-    toy = Entry("toy", "ramps", "CC0", ("even", "odd"), (1, 4, 4), {"train": 6, "test": 2}, read)
-    monkeypatch.setitem(catalogue.DATASETS, "toy", toy)
-    assert data.dataset("toy", "test").images.shape == (2, 1, 4, 4)
-    assert data.open_images("toy", size=(8, 8)).images.shape == (6, 1, 8, 8)
-    assert toy.present()
-    assert toy.summary() == "ramps, 4x4 grey, 6 + 2"
-    monkeypatch.setitem(catalogue.DATASETS, "toy", replace(toy, counts={"train": 7, "test": 2}))
-    with pytest.raises(AssertionError, match=r"\(7, 1, 4, 4\).*\(6, 1, 4, 4\)"):
-        data.dataset("toy")
-
-
 # --- downloads --------------------------------------------------------------------------------
 
 
@@ -197,18 +179,6 @@ def test_download_puts_the_file_in_its_place_and_nothing_else(root, server, capf
         assert tree(root) == {BLOB.path}
     assert capfd.readouterr() == ("", "")  # quiet without a terminal
     assert len(server.log) == 1, "a file that is present is not requested again"
-
-
-def test_a_gz_stays_packed_and_its_content_is_read(root, server):
-    inner = b"digits" * 1000
-    packed = gzip.compress(inner, 1)
-    file = File("set/a.gz", len(inner), md5(inner), md5(packed))
-    server.content["/a.gz"] = packed
-    files.fetch([file], [f"{server.url}/"])
-    assert file.location().read_bytes() == packed
-    assert files.read(file.location(), file, "") == inner
-    file.location().write_bytes(gzip.compress(inner, 9))  # packed again since: the same content counts
-    assert files.read(file.location(), file, "") == inner
 
 
 def test_the_next_mirror_is_tried_after_each_kind_of_failure(root, server):
@@ -314,25 +284,3 @@ def test_the_embedded_mnist_is_the_first_part_of_the_official_one():
         full, part = data.dataset("mnist", split), data.dataset("mnist-10k", split)
         assert torch.equal(full.images[:10_000], part.images)
         assert torch.equal(full.labels[:10_000], part.labels)
-
-
-@pytest.mark.data
-@pytest.mark.parametrize(
-    ("name", "train", "size", "first"),
-    [
-        ("mnist", 60_000, (1, 28, 28), [5, 0, 4, 1, 9]),
-        ("fashion-mnist", 60_000, (1, 28, 28), [9, 0, 0, 3, 0]),
-        ("cifar10", 50_000, (3, 32, 32), [6, 9, 9, 4, 1]),
-    ],
-)
-def test_the_full_datasets_load(name, train, size, first):
-    need(name)
-    for split, count in (("train", train), ("test", 10_000)):
-        loaded = data.dataset(name, split, download=False)
-        assert loaded.images.shape == (count, *size)
-        assert loaded.images.dtype == torch.uint8
-        assert loaded.labels.shape == (count,)
-        assert loaded.labels.unique().tolist() == list(range(len(loaded.classes)))
-        if split == "train":
-            assert loaded.labels[:5].tolist() == first
-            assert loaded.labels.bincount().unique().numel() == (10 if name == "mnist" else 1)

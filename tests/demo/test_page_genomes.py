@@ -194,17 +194,6 @@ def test_the_start_is_dragged_and_moved_by_keys(page):
     assert page.data("genome-estimate", "state") == "estimated"
 
 
-def test_all_records_are_downloaded(page, tmp_path):
-    page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
-    page.open_sample()
-    page.find("#download").click()
-    wait((tmp_path / "oriented.fa").exists, what="the download")
-    deposited = read_fasta(DEPOSITED)
-    wait(lambda: (tmp_path / "oriented.fa").stat().st_size > 33_000, what="all of it")
-    assert read_fasta(tmp_path / "oriented.fa") == [deposited[0], deposited[2]]
-    assert page.errors() == []
-
-
 @pytest.mark.parametrize(
     ("content", "value"),
     [
@@ -222,16 +211,6 @@ def test_invalid_text_is_refused(page, content, value):
     assert page.refused
     assert value in page.text("fasta-note")
     assert not page.find("#download").is_enabled()
-
-
-@pytest.mark.parametrize("name", ["x.fa", "x.fa.gz"])
-def test_a_file_is_opened(page, restorer, tmp_path, name):
-    records = [Record("a file", sequence(600))]
-    (tmp_path / name).write_bytes(to_fasta(records, tmp_path / name))
-    page.find("#fasta-file").send_keys(str(tmp_path / name))
-    wait(lambda: page.text("genome-length").startswith("600"), what="the file")
-    page.settle()
-    assert page.result == restored(restorer, records)
 
 
 def test_a_dropped_file_is_opened_and_a_damaged_one_refused(page, restorer):

@@ -4,28 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-import pytest
-from page import HOME, RIGHT, TAB, Page, served, wait
-
-
-@pytest.mark.slow
-def test_keyboard_alone(browser, address):
-    """Tab reaches every control; samples are one stop, chosen with arrows."""
-    from selenium.webdriver import ActionChains
-
-    page = Page(browser, address)
-    reached = []
-    for _ in range(16):
-        ActionChains(page.driver).send_keys(TAB).perform()
-        reached.append(
-            page.js("const e = document.activeElement; return e.id || e.dataset.mode || e.getAttribute('role')")
-        )
-    assert {"upload", "radio", "stage", "shift", "random", "home"} <= set(reached)
-    assert reached.count("radio") == 1
-    before = page.js("return window.unshift.state.sample")
-    page.find("#strip [tabindex='0']").send_keys(RIGHT)
-    page.settle()
-    assert page.js("return window.unshift.state.sample") == before + 1
+from page import HOME, RIGHT, served, wait
 
 
 def test_reports_a_missing_runtime(browser, folder, tmp_path):

@@ -65,16 +65,6 @@ def test_other_weights_take_effect(preset, assign):
     assert not torch.equal(found, before)
 
 
-def test_a_copy_and_its_original_are_independent():
-    net, images = fresh(make_restorer("paper", 1, (9, 13)).scorer), torch.rand(2, 1, 9, 13)
-    before = net(images)
-    twin = copy.deepcopy(net)
-    twin.local[0].weight.mul_(-1)
-    assert torch.equal(net(images), before)
-    assert torch.equal(twin(images), fresh(twin)(images))
-    assert not torch.equal(twin(images), before)
-
-
 def test_least_recently_used_plans_are_dropped_first(monkeypatch):
     net = fresh(make_restorer("paper", 1, (9, 9)).scorer)
 

@@ -9,10 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import integers
-from samples import DTYPES, FLOATS, blobs, hard_images, train
+from samples import DTYPES, FLOATS, hard_images
 
-from unshift.exact import Scores, choose, ordered_bits, quantise, rank_restored
-from unshift.network import ShiftEstimator
+from unshift.exact import Scores, choose, ordered_bits, rank_restored
 from unshift.shifts import all_shifts, apply, undo
 
 
@@ -164,20 +163,3 @@ def test_confidence_is_the_same_for_every_shift():
 @pytest.mark.parametrize("pixels", [1, 72, 224 * 224, 2**23])
 def test_confidence_of_a_flat_map_is_one_over_its_pixels(pixels):
     assert confidence(torch.zeros(1, pixels, dtype=torch.int64), 1.0).item() == pytest.approx(1 / pixels)
-
-
-def test_confidence_of_a_clear_winner_is_one():
-    scores = torch.zeros(1, 4, 4, dtype=torch.int64)
-    scores[0, 1, 1] = 10**6
-    assert confidence(scores, 1.0).item() == 1
-
-
-def test_confidence_of_a_quantised_net_is_near_the_float_nets():
-    size = (16, 16)
-    torch.manual_seed(0)
-    estimator = ShiftEstimator.preset("dense", 1, size)
-    images = blobs(32, 1, size)
-    train(estimator, images, steps=30)
-    net = quantise(estimator, images)
-    wanted = estimator(images).detach().flatten(1).softmax(1).amax(1).double()
-    torch.testing.assert_close(confidence(net(images), net.score_unit), wanted, rtol=0.05, atol=0.01)

@@ -11,10 +11,8 @@ from torch import nn
 
 import unshift
 from unshift import Restorer, quantise
-from unshift.coordinates import Polar
 from unshift.exact import LARGEST_SCALE, Scores
 from unshift.exact.quantised import bits_of
-from unshift.shifts import all_shifts
 
 # --- numbers at their limits -----------------------------------------------------------------------
 
@@ -69,58 +67,3 @@ def test_a_foreign_scorer_may_use_all_of_int64():
     restorer = Restorer(Extreme())
     assert_exact(restorer, image)
     assert 0 < restorer.estimate(image[None]).confidence.item() <= 1
-
-
-# --- unusual dtypes --------------------------------------------------------------------------------
-
-UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
-
-FLOAT8 = [
-    getattr(torch, name)
-    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
-    if hasattr(torch, name)
-]
-
-
-def unusual(dtype, *shape):
-    values = torch.rand(shape) + 0.25
-    return (200 * values).to(torch.int64).to(dtype) if dtype in UNSIGNED else values.to(dtype)
-
-
-def moved_bits(images, by):
-    width = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[images.element_size()]
-    return by(images.view(width)), width
-
-
-@pytest.mark.filterwarnings("ignore:this restorer may be wrong")  # of uint16 images up to 255
-@pytest.mark.parametrize("dtype", [*UNSIGNED, *FLOAT8], ids=str)
-def test_shifts_of_unusual_dtypes_are_exact(dtype):
-    image = unusual(dtype, 1, 1, 8, 8)
-    restorer = make_restorer("paper", 1, (8, 8), trained=True)
-    wanted = restorer(image)
-    assert wanted.dtype == dtype
-    _, width = moved_bits(image, lambda x: x)
-    for shift in all_shifts((8, 8)):
-        moved = image.view(width).roll(tuple(shift.tolist()), (2, 3)).view(dtype)
-        assert torch.equal(restorer(moved).view(width), wanted.view(width))
-
-
-@pytest.mark.filterwarnings("ignore:this restorer may be wrong")
-@pytest.mark.parametrize("refine", [False, True])
-@pytest.mark.parametrize("dtype", [*UNSIGNED, *FLOAT8], ids=str)
-def test_rotations_of_unusual_dtypes_are_exact_or_refused(dtype, refine):
-    polar = Polar(8, angles=12, radii=3, refine=refine)
-    torch.manual_seed(0)
-    net = polar.network("dense", 1, (8, 8))
-    restorer = Restorer(quantise(net, polar.canvases(torch.rand(8, 1, 8, 8))[0]), coordinates=polar)
-    images = unusual(dtype, 4, 1, 8, 8)
-    _, width = moved_bits(images, lambda x: x)
-    try:
-        wanted = restorer(images)
-    except ValueError as error:
-        assert str(dtype) in str(error)  # noqa: PT017 (either is right)
-        return
-    assert wanted.dtype == dtype
-    for k in range(1, 4):
-        turned = torch.rot90(images.view(width), k, (2, 3)).contiguous().view(dtype)
-        assert torch.equal(restorer(turned).view(width), wanted.view(width))

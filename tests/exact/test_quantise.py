@@ -82,13 +82,6 @@ def test_calibration_takes_any_range_of_pixels(preset, top):
     assert ((confidence > 0) & (confidence <= 1)).all()
 
 
-def test_a_net_of_one_size_only_says_so():
-    with pytest.raises(ValueError, match=r"\(9, 8\)"):
-        make_restorer("dense", 1, (8, 8)).scorer(torch.zeros(1, 1, 9, 8))
-    for preset in ("paper", "seam"):
-        assert make_restorer(preset, 1, (8, 8)).scorer(torch.zeros(1, 1, 9, 10)).shape == (1, 9, 10)
-
-
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [

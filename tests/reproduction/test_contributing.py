@@ -102,13 +102,3 @@ def test_the_recipes_keep_to_the_style(changed):
     for command in (["check"], ["format", "--check"]):
         run = subprocess.run([ruff, *command, "--no-cache", *files], cwd=root, capture_output=True, text=True)
         assert run.returncode == 0, run.stdout + run.stderr
-
-
-def test_a_kind_of_pose_without_its_methods_cannot_be_made():
-    from unshift.coordinates import Coordinates
-
-    class Empty(Coordinates):
-        """Implements nothing."""
-
-    with pytest.raises(TypeError, match="candidate"):
-        Empty()

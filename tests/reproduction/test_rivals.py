@@ -10,9 +10,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from reproduction import classifiers
 from reproduction.items import find, genomes, rivals
-from reproduction.networks import ARCHITECTURES, blurred, polyphase
+from reproduction.networks import ARCHITECTURES, polyphase
 from reproduction.records import Options
 from reproduction.spatial_transformer import SpatialTransformer, shift_smoothly
 from reproduction.tables import render
@@ -62,14 +61,6 @@ def test_a_search_takes_the_most_certain_of_all_shifts():
     assert torch.equal(least(images), even.softmax(2)[rows, torch.arange(3)])
 
 
-def test_the_direction_of_intensity_follows_the_rotation():
-    blob = torch.zeros(1, 1, 41, 41)
-    blob[..., 18:23, 30:36] = 1
-    for angle in (0.0, 30.0, 90.0, 200.0):
-        error = (rivals.intensity_direction(rotate(blob, angle)) - angle + 180) % 360 - 180
-        assert error.abs() < 1.5
-
-
 @pytest.mark.parametrize(
     "views",
     [rivals.centred, lambda mean: rivals.correlated(mean, "cross"), lambda mean: rivals.correlated(mean, "phase")],
@@ -107,15 +98,6 @@ def test_polyphase_sampling_is_equivariant_and_a_stride_is_not():
     assert apart["resnet20-polyphase"] < 1e-5 < 1e-3 < apart["resnet20"]
 
 
-def test_blurring_takes_a_weighted_mean_and_halves_the_size():
-    maps = torch.rand(2, 3, 8, 8)
-    kept, _ = blurred(maps, maps)
-    assert kept.shape == (2, 3, 4, 4)
-    weights = torch.tensor([1.0, 2.0, 1.0]).outer(torch.tensor([1.0, 2.0, 1.0])) / 16
-    around = F.pad(maps, (1, 1, 1, 1), mode="circular")
-    torch.testing.assert_close(kept[0, 0, 1, 2], (around[0, 0, 2:5, 4:7] * weights).sum())
-
-
 def test_a_smooth_shift_undoes_whole_pixels_and_has_a_gradient_between(digits):
     assert torch.equal(shift_smoothly(apply(digits, SHIFTS), SHIFTS.float()), digits)
     shift = torch.full((4, 2), 0.5, requires_grad=True)
@@ -141,25 +123,6 @@ def test_a_spatial_transformer_starts_neutral_and_learns_from_labels(digits, mon
     learnt.load_state_dict(rivals.load_file(rivals.transformer_path("mnist")))
     assert not torch.allclose(learnt(digits), before)
     assert [path.name for path in (tmp_path / "rivals").iterdir()] == ["transformer-mnist.safetensors"]
-
-
-def test_the_loss_of_the_shift_is_zero_for_its_true_angle():
-    def angles(images):
-        spectrum = torch.fft.fft2(images[:, 0])
-        return -torch.stack([spectrum[:, 1, 0].angle(), spectrum[:, 0, 1].angle()], 1)
-
-    points = torch.zeros(8, 3, 16, 16)
-    points[..., 0, 0] = 1
-    right, wrong = types.SimpleNamespace(angles=angles), types.SimpleNamespace(angles=lambda x: -angles(x))
-    losses = [rivals._loss_of_shift(torch.Generator().manual_seed(0))(net, points, None) for net in (right, wrong)]
-    assert losses[0] < 1e-6 < 0.1 < losses[1]
-
-
-@pytest.mark.parametrize("kind", ["shifts", "polyphase", "blurred"])
-def test_retrained_rivals_have_the_recipe_of_the_plain_network(kind):
-    plain, recipe = (classifiers.RECIPES[f"resnet20-cifar10-{name}"] for name in ("plain", kind))
-    assert replace(recipe, architecture=plain.architecture, scope=0) == plain
-    assert recipe != plain
 
 
 def test_the_table_marks_the_best_and_where_a_rival_is_better(monkeypatch):
@@ -200,13 +163,14 @@ def test_a_memo_classifies_each_image_once_and_keeps_signed_zeros_apart():
 # --- angles, genomes
 
 
-def test_the_principal_axis_follows_the_rotation():
-    bar = torch.zeros(1, 1, 41, 41)
-    bar[..., 20, 8:36] = 1
-    bar[..., 18:23, 8:12] = 1  # heavy at one end, so that the third moment has a sign
-    still = rivals.principal_axis(bar)
-    for angle in (0.0, 30.0, 90.0, 200.0):
-        error = (rivals.principal_axis(rotate(bar, angle)) - still - angle + 180) % 360 - 180
+@pytest.mark.parametrize("direction", [rivals.principal_axis, rivals.intensity_direction])
+def test_the_direction_of_an_image_follows_the_rotation(direction):
+    hammer = torch.zeros(1, 1, 41, 41)
+    hammer[..., 20, 8:36] = 1
+    hammer[..., 18:23, 30:36] = 1  # heavy at one end, so that the third moment has a sign
+    still = direction(hammer)
+    for angle in (30.0, 90.0, 200.0):
+        error = (direction(rotate(hammer, angle)) - still - angle + 180) % 360 - 180
         assert error.abs() < 1.5
 
 

@@ -176,20 +176,6 @@ def test_all_of_mnist_is_aperiodic(mnist):
     assert (answer.pair, answer.shift) == ((5, 59_999), (3, 27))
 
 
-@pytest.mark.parametrize("pixels", [[0, -torch.inf, 0, -torch.inf], [-torch.inf] * 3, [torch.inf, 1, torch.inf, 1]])
-def test_infinite_pixels_are_pixels(pixels):
-    answer = is_aperiodic(torch.tensor([[pixels]]))
-    assert not answer
-    assert answer.pair == (0, 0)
-    assert torch.equal(torch.tensor(pixels).roll(answer.shift), torch.tensor(pixels))
-
-
-def test_one_infinite_pixel_is_not_a_period():
-    assert is_aperiodic(torch.tensor([[[0, -torch.inf, 0, 0]], [[0, 0, 0, 1]]]))
-    twice = is_aperiodic(torch.tensor([[[0, -torch.inf, 0, 0]], [[-torch.inf, 0, 0, 0]]]))
-    assert twice.pair == (0, 1)
-
-
 # --- Lemma B.1 and Lemma 4.3 -----------------------------------------------------------------------
 
 

@@ -10,45 +10,11 @@ from samples import blobs
 from torch import Tensor, nn
 
 import unshift
-from unshift.coordinates import Shifts, Turns
+from unshift.coordinates import Shifts
 from unshift.evaluation import random_shifts
-from unshift.training.alignment import MeanPosition, best_move
 from unshift.training.run import Run
 
 QUICK = {"epochs": 3, "batch_size": 20, "learning_rate": 0.01, "progress": False, "drop_unusable": True}
-
-
-class Pixels(nn.Module):
-    """Scores are the pixels: equivariant, with a plateau where the image is flat."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        return images.sum(1).long()
-
-
-def plateau(first: int, last: int, size: int = 12) -> Tensor:
-    image = torch.zeros(1, 1, size)
-    image[..., [at % size for at in range(first, last + 1)]] = 50
-    return image
-
-
-@pytest.mark.parametrize(("first", "last", "mean"), [(2, 6, 4), (5, 5, 5), (-2, 2, 0), (9, 13, 11)])
-def test_mean_position_of_a_plateau(first, last, mean):
-    image = plateau(first, last)
-    restored = MeanPosition(unshift.Restorer(Pixels()))(image)
-    assert torch.equal(restored, unshift.undo(image, torch.tensor([[mean]])))
-
-
-def test_mean_position_along_each_axis():
-    image = plateau(1, 3)[..., None] * plateau(6, 10)[..., None, :] / 50
-    restored = MeanPosition(unshift.Restorer(Pixels()))(image)
-    assert torch.equal(restored, unshift.undo(image, torch.tensor([[2, 8]])))
-
-
-def test_mean_position_uses_the_most_probable_turn():
-    image = torch.rand(1, 1, 5, 5)
-    image[0, 0, 1, 3] = 90
-    restorer = unshift.Restorer(Pixels(), coordinates=Turns("quarter"))
-    assert MeanPosition(restorer)(image)[0, 0, 0, 0] == 90
 
 
 @pytest.fixture(scope="module")
@@ -80,16 +46,6 @@ class UpperLeft(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         corner = images[..., :6, :6].sum((1, 2, 3)) / images.sum((1, 2, 3))
         return torch.stack([9 * corner, torch.zeros(len(images))], 1)
-
-
-def test_the_classifier_chooses_the_global_move(jittered):
-    images, _ = jittered
-    restorer = unshift.fit(images, "dense", **QUICK)
-    move, confidence = best_move(restorer, images, UpperLeft())
-    moved = unshift.apply(MeanPosition(restorer)(images), move.shift.expand(300, 2))
-    assert float(UpperLeft()(moved).softmax(1).amax(1).mean()) == pytest.approx(confidence, abs=0.02)
-    assert moved[..., :6, :6].sum() > 0.9 * moved.sum() > 0
-    assert images[..., :6, :6].sum() < 0.5 * images.sum()
 
 
 def test_the_last_round_learns_the_global_move(jittered):

@@ -21,8 +21,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from unshift import apply
 from unshift.data import ImageFolder, open_images, open_source
-from unshift.data.reading import WINDOW, open_reader
-from unshift.evaluation import accuracy_over_scopes, restoration_rates
+from unshift.data.reading import open_reader
 from unshift.training import fitting
 from unshift.training.images import shifted_copies, survey
 
@@ -109,16 +108,7 @@ def test_a_stream_gives_the_same_weights_with_workers(pixels):
     assert differs(wanted, once(pixels))  # another random order
 
 
-def test_a_stream_is_shuffled_within_windows():
-    reader = open_reader(Stream(torch.zeros(0, 1, 2, 2)))
-    rows = torch.randperm(3 * WINDOW)
-    order = reader.shuffled(rows, torch.Generator().manual_seed(0))
-    assert not torch.equal(order, order.sort().values)
-    for at, part in enumerate(order.split(WINDOW)):
-        assert torch.equal(part.sort().values, torch.arange(at * WINDOW, (at + 1) * WINDOW))
-
-
-@pytest.mark.parametrize("kind", ["workers", "stream", "random items"])
+@pytest.mark.parametrize("kind", [pytest.param("workers", marks=pytest.mark.slow), "stream", "random items"])
 def test_resuming_within_an_epoch(kind, folder, pixels, tmp_path, monkeypatch):
     data, options = {
         "workers": (ImageFolder(folder, channels=1), {"workers": 2}),
@@ -151,17 +141,6 @@ def test_shards_are_read_like_a_folder(folder, pixels, tmp_path):
     (tmp_path / "0001.tar").write_bytes(content[:700])
     with pytest.raises(ValueError, match=r"0001\.tar"):
         open_source(tmp_path)
-
-
-def test_rates_and_accuracies_are_those_of_the_tensor(folder, pixels):
-    restorer = quick(pixels, "dense")
-    files = ImageFolder(folder, channels=1)
-    assert restoration_rates(restorer, files, batch_size=7) == restoration_rates(restorer, pixels, batch_size=7)
-    labels = torch.arange(60) % 5
-    weights = torch.rand(144, 5, generator=torch.Generator().manual_seed(0))
-    measure = partial(accuracy_over_scopes, lambda x: x.flatten(1).float() @ weights, scopes=(0, 2), seeds=(0, 1))
-    wanted = measure(images=pixels, labels=labels, restorer=restorer, batch_size=16)
-    assert measure(images=files, labels=labels, restorer=restorer, batch_size=9) == wanted
 
 
 # --- images without a position ---------------------------------------------------------------------
@@ -263,7 +242,7 @@ def test_a_stream_must_be_the_same_each_time(pixels):
         quick(Rolled(pixels))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_broken_file_is_named_or_skipped(pixels, tmp_path, workers):
     folder = save_images(tmp_path, pixels)
     (folder / "007.png").write_bytes((folder / "007.png").read_bytes()[:60])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fits import ENVIRONMENT, assert_same
+from fits import ENVIRONMENT
 from PIL import Image
 from samples import blobs
 
@@ -183,30 +182,6 @@ def test_a_lost_rank_ends_the_run(folder, how):
     assert time.monotonic() - started < 60
     assert processes[0].returncode == 2, errors
     assert "another process" in errors.splitlines()[-1]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1500)
-def test_twenty_kills_of_a_rank_and_the_same_weights(folder):
-    """Each time torchrun ends the others, and the next run resumes from the last checkpoint."""
-    dice, kills = random.Random(0), 0
-    whole = torchrun(2, *fit(60, "whole.safetensors"))
-    assert whole.returncode == 0, whole.stderr
-    while kills < 20 or not Path("x.safetensors").exists():
-        Path("x.safetensors").unlink(missing_ok=True)
-        before = STATE.stat().st_mtime_ns if STATE.exists() else 0
-        process = start(*launch(2, *fit(60), "--resume"))
-        if kills < 20:
-            wait_for_state(process, before)
-            time.sleep(dice.uniform(0, 0.1))
-            kill_a_rank(process, dice.randrange(2))
-        _, errors = process.communicate(timeout=240)
-        if process.returncode:
-            kills += 1
-            assert "SIGKILL" in errors or "Signal 9" in errors
-        else:
-            assert_same(unshift.load("x.safetensors"), unshift.load("whole.safetensors"))
-    assert not STATE.exists()
 
 
 @pytest.mark.slow

@@ -24,10 +24,8 @@ import unshift
 from unshift import ShiftEstimator, fit
 from unshift.coordinates import Centre, Padded, Polar, Ring, Turns
 from unshift.evaluation import restoration_rates
-from unshift.network import PRESETS
-from unshift.pose_network import POSE_PRESETS
 from unshift.training import fitting, run
-from unshift.training.recipes import RECIPES, Recipe, complete
+from unshift.training.recipes import RECIPES
 from unshift.training.start import dequantise
 
 # --- reproducibility, and no effects on the caller's process ---------------------------------------
@@ -107,13 +105,6 @@ def test_training_learns(images):
 def test_invalid_arguments(images, options, message):
     with pytest.raises(TypeError if "epoch" in options else ValueError, match=message):
         quick(images, **options)
-
-
-def test_every_preset_has_a_recipe():
-    assert list(RECIPES) == [*PRESETS, "start", *POSE_PRESETS, "custom"]
-    for name in RECIPES:
-        assert complete(name, {}).keys() == Recipe.__annotations__.keys()
-    assert complete("seam", {"epochs": 3, "batch_size": None}) == {**complete("seam", {}), "epochs": 3}
 
 
 def test_a_recipe_serves_another_network():
@@ -263,13 +254,13 @@ def test_training_on_long_sequences_faults_few_pages():
         "from unshift.cli.allocator import raise_mmap_threshold\n"
         "from unshift.network import ShiftEstimator\n"
         "raise_mmap_threshold()\n"
-        "torch.set_num_threads(2)\n"
+        "torch.set_num_threads(1)\n"
         "network = ShiftEstimator.preset('sequence', 4, (16000,))\n"
         "faults = []\n"
-        "for length in range(16000, 16500, 100):\n"
+        "for length in range(16000, 16400, 100):\n"
         "    network(torch.rand(2, 4, length)).logsumexp(1).sum().backward()\n"
         "    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)\n"
-        "print((faults[-1] - faults[2]) // 2)\n"
+        "print(faults[-1] - faults[2])\n"
     )
     run = subprocess.run([sys.executable, "-c", source], env=ENVIRONMENT, capture_output=True, text=True, check=True)
     assert int(run.stdout) < 4000  # without strips: 9,000 to 27,000
@@ -325,18 +316,6 @@ def test_every_kind_of_coordinates_is_learnt_and_exact(kind):
     assert checked.complete
 
 
-def test_turns_are_learnt():
-    """Upright letters, turned at random: most are turned back; chance is a quarter."""
-    torch.manual_seed(1)
-    shape = torch.zeros(10, 10)
-    shape[2:8, 3], shape[2, 3:7], shape[4, 3:6] = 1, 1, 1  # an F
-    letters = (shape + 0.3 * torch.rand(120, 1, 10, 10)).clamp(0, 1)
-    restorer = fit(letters, "dense", coordinates=Turns("quarter"), epochs=12, batch_size=8, progress=False)
-    pose = restorer.coordinates.draw((10, 10), 120, None, torch.Generator().manual_seed(0))
-    estimate = restorer.estimate(restorer.coordinates.redo(letters, pose))
-    assert ((estimate.turn == pose.turn) & (estimate.shift == pose.shift % 10).all(1)).float().mean() > 0.9
-
-
 # --- augmentations and averages --------------------------------------------------------------------
 
 
@@ -381,18 +360,10 @@ def test_averaged_weights_are_used(images):
     assert averaged.metadata["history"] != plain.metadata["history"]
 
 
-def test_standardised_training_gives_a_network_for_plain_pixels():
-    torch.manual_seed(3)
-    photos = 0.4 + 0.3 * torch.rand(60, 3, 12, 12).cumsum(2) / 12
-    restorer = fit(photos, "seam", epochs=3, progress=False, seed=1)
-    trained = restorer.metadata["history"][restorer.metadata["best_epoch"] - 1]["exact"]
-    assert abs(restorer.metadata["validation"]["exact"] - trained) <= 0.2
-
-
 # --- starting from a restorer -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["mnist", "cifar10-paper", "cifar10-seam", "mnist-scene", "mnist-rotation"])
+@pytest.mark.parametrize("name", ["mnist", "cifar10-paper", "cifar10-seam", "mnist-scene"])
 def test_a_network_is_recovered_from_its_integers(name):
     scorer = unshift.load(name).scorer
     size = scorer.size or scorer.calibrated or (48, 48)
