@@ -63,7 +63,7 @@ def four() -> Table:
         ("table1", "mnist", "MNIST", "up to 8 of 32 pixels"),
         ("seam", "cifar10-plain", "CIFAR-10", "any"),
         ("seam", "cifar10-resnet18-plain", "CIFAR-10", "any"),
-        ("imagenet", "photos", "photographs, agreement with itself", "any"),
+        ("imagenet", "photos", "", "any"),
     ):
         result = records.read(item)[case]["result"]
         name, entry = next(iter(result["restored"].items()))
@@ -71,6 +71,7 @@ def four() -> Table:
         n = f"{result['images']:,}" + (
             f" (shifted, alone: {result['bare_images']:,})" if result["bare_images"] < result["images"] else ""
         )
+        images = images or f"{result['data'].partition(',')[0]}, same class as not shifted"
         values = [images, n, shift, on_all["without"], result["without"][-1], on_all["accuracy"][-1], f"`{name}`"]
         rows.append(Row(result["classifier"], values))
     columns = ["images", "n", "shift", "not shifted (%)", "shifted, alone (%)", "shifted, restored (%)", "restorer"]

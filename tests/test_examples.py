@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import runpy
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from samples import bits, hard_images, make_restorer
 from torch import nn
 
 from unshift import apply
+from unshift.files import pretrained
 from unshift.shifts import all_shifts
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,6 +25,7 @@ EXAMPLES = ROOT / "examples"
 PRINTS = {
     "wrap_your_model": ["8 pixels", "equal: True"],
     "wrap_an_onnx_model": ["unshifted", "shift: True"],
+    "scans_before_ocr": ["270 degrees", "same pixels: True"],
     "fit_on_a_folder": ["180 photos", "1,024 moves", "0 mismatches"],
     "segmentation": ["alone", "False", "wrapped", "True"],
     "in_a_dataloader": ["not restored", "restored"],
@@ -53,6 +56,8 @@ def test_an_example_runs(
 ) -> None:
     if name == "wrap_an_onnx_model":
         pytest.importorskip("onnxruntime")
+    if name == "scans_before_ocr" and not (shutil.which("tesseract") and "pages" in pretrained()):
+        pytest.skip("needs tesseract-ocr")
     monkeypatch.setattr(sys, "argv", [name])
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     output, errors = capfd.readouterr()

@@ -1,8 +1,8 @@
 """Rotate circular genomes to their start: FASTA or GFA in, the same out.
 
-Every rotation and both strands of a genome give the same output, byte for byte. IN may be plain, gzip or bzip2, or "-"
-for stdin; the format is detected from the content. Headers, case, ambiguous letters, the order of the sequences and the
-width of lines stay.
+All rotations and both strands of a genome have the same confidence and give the same output, byte for byte. IN may be
+plain, gzip or bzip2, or "-" for stdin; the format is detected from the content. Headers, case, ambiguous letters, the
+order of the sequences and the width of lines stay.
 
 With the restorer "mitogenome", the default, a mitogenome of a vertebrate begins at the first base of tRNA-Phe, on the
 strand that carries it. A sequence with a confidence below --min-confidence is copied unchanged and named on stderr. The
