@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset
 
 import unshift
 from reproduction.pages import PACKAGES, age, home, pages, shown
@@ -29,10 +30,15 @@ SIDE, TILE = 192, 800
 """Sizes of the crops to learn from, and of the part of each page that they are cut from."""
 SCALES = (0.38, 0.85)
 """Crops are reduced to these shares of a rendered page's resolution: the network sees longer sides of 650 to 1,300."""
-BATCH, STEPS, RATE, AVERAGE = 24, 1400, 0.006, 0.995
+BATCH, STEPS, RATE, AVERAGE = 24, 20000, 0.004, 0.999
 SHARPNESS = 4
 """Factor of the scores in the loss: means over all positions differ little at first."""
-NETWORK: dict[str, Any] = {"channels": (16, 32, 48), "kernel_size": (6, 3, 3), "stride": (4, 2, 2), "hidden": 64}
+NETWORK: dict[str, Any] = {
+    "channels": (12, 32, 64, 96),
+    "kernel_size": (6, 3, 3, 3),
+    "stride": (4, 3, 2, 2),
+    "hidden": 64,
+}
 WRONG = 0.0015
 """Share of the pages held out that may be turned wrongly: half of what is promised."""
 SEEN = 1300
@@ -76,6 +82,18 @@ def crop(sources: list[np.ndarray], chance: np.random.Generator) -> np.ndarray:
     return age(image, chance) if chance.random() < 0.75 else image
 
 
+class Crops(Dataset[Tensor]):
+    """Batches of crops, one for each step; the step is the seed."""
+
+    def __init__(self, sources: list[np.ndarray]) -> None:
+        self.sources = sources
+
+    def __getitem__(self, step: int) -> Tensor:
+        torch.set_num_threads(1)
+        chance = np.random.default_rng(step)
+        return torch.from_numpy(np.stack([crop(self.sources, chance) for _ in range(BATCH)]))
+
+
 def fit(path: Path) -> unshift.PoseEstimator:
     """Return the trained network: cross-entropy over the four turns of each crop, the upright one being the target."""
     torch.manual_seed(0)
@@ -96,11 +114,10 @@ def fit(path: Path) -> unshift.PoseEstimator:
         first, average = saved["step"], saved["average"]
         network.load_state_dict(saved["network"])
         optimizer.load_state_dict(saved["optimizer"])
-    for step in range(first, STEPS):
-        chance = np.random.default_rng(step)
+    for step, made in enumerate(DataLoader(Crops(sources), None, sampler=range(first, STEPS), num_workers=2), first):
         for group in optimizer.param_groups:
             group["lr"] = RATE * min(1, (step + 1) / 100) * (0.5 + 0.5 * math.cos(math.pi * step / STEPS)) + 1e-5
-        crops = torch.from_numpy(np.stack([crop(sources, chance) for _ in range(BATCH)])).float()[:, None] / 255
+        crops = made.float()[:, None] / 255
         turned = torch.cat([torch.rot90(crops, turn, (2, 3)) for turn in range(4)])
         with torch.autocast("cpu", torch.bfloat16):
             scores = network(turned.contiguous(memory_format=torch.channels_last))
@@ -114,7 +131,7 @@ def fit(path: Path) -> unshift.PoseEstimator:
             for mean, p in zip(average, parameters, strict=True):
                 mean.lerp_(p, 1 - share)
         running += 0.02 * (float(loss.detach()) - running)
-        if step % 50 == 49:
+        if step % 100 == 99:
             print(step + 1, f"loss {running:.3f}", f"{time.monotonic() - started:.0f} s", flush=True)
             parts = {"network": network.state_dict(), "optimizer": optimizer.state_dict()}
             torch.save({"step": step + 1, "average": average, **parts}, state)
