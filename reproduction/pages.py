@@ -79,7 +79,11 @@ SET: dict[str, tuple[str, int, dict[str, list[str]]]] = {
         "inkscape",
         12,
         {
-            "he": ["culmus/FrankRuehlCLM-Medium", "culmus/DavidCLM-Medium", "dejavu/DejaVuSans", "freefont/FreeSerif"],
+            "he": [
+                *(f"culmus/{name}" for name in ("FrankRuehlCLM-Medium", "DavidCLM-Medium", "HadasimCLM-Regular")),
+                *(f"culmus/{name}" for name in ("KeterYG-Medium", "ShofarRegular", "SimpleCLM-Medium")),
+                *("dejavu/DejaVuSans", "freefont/FreeSerif", "freefont/FreeMono"),
+            ],
             "fa": ["fonts-hosny-amiri/Amiri-Regular", "dejavu/DejaVuSans", "freefont/FreeSerif", "kacst-one/KacstOne"],
             "ar": ["fonts-hosny-amiri/Amiri-Regular", "dejavu/DejaVuSans", "freefont/FreeSerif", "kacst-one/KacstOne"],
             "hi": ["lohit-devanagari/Lohit-Devanagari", "Nakula/nakula", "freefont/FreeSans"],
@@ -88,6 +92,9 @@ SET: dict[str, tuple[str, int, dict[str, list[str]]]] = {
             "ru": ["dejavu/DejaVuSerif", "liberation/LiberationSans-Regular", "freefont/FreeSerif"],
             "ja": ["vlgothic/VL-Gothic-Regular", "ipafont-mincho/ipam"],
             "zh_CN": ["wqy/wqy-zenhei", "arphic/ukai"],
+            "ko": ["nanum/NanumGothic", "nanum/NanumMyeongjo", "UnBatang", "UnDotum"],
+            "de": ["dejavu/DejaVuSans-Bold", "liberation/LiberationSans-Bold", "freefont/FreeSans", "Carlito-Regular"],
+            "fr": ["liberation/LiberationSansNarrow-Regular", "freefont/FreeMono", "Carlito-Bold", "DejaVuSerif-Bold"],
         },
     ),
     "held": (
@@ -123,7 +130,7 @@ FONTS = [
     *("culmus", "fonts-lohit-deva", "fonts-gargi", "fonts-sahadeva", "fonts-nakula", "fonts-samyak-deva"),
     *("fonts-wqy-zenhei", "fonts-arphic-uming", "fonts-arphic-ukai", "fonts-vlgothic", "fonts-ipafont-mincho"),
     *("fonts-ipafont-gothic", "fonts-dejavu-core", "fonts-dejavu-extra", "fonts-liberation", "fonts-freefont-ttf"),
-    "fonts-gfs-didot",
+    *("fonts-gfs-didot", "fonts-nanum", "fonts-unfonts-core", "fonts-crosextra-carlito"),
 ]
 LANGUAGES = {
     "he": "Hebrew",
@@ -135,6 +142,9 @@ LANGUAGES = {
     "ru": "Cyrillic",
     "ja": "Japanese",
     "zh_CN": "Chinese",
+    "ko": "Korean",
+    "de": "Latin",
+    "fr": "Latin",
 }
 
 
@@ -284,7 +294,8 @@ def set_pages(role: str) -> Iterator[Page]:
         texts = _sentences(package, language, SCRIPTS[script])
         for number in range(count * len(chosen)):
             chance = np.random.default_rng([number, *language.encode(), *role.encode()])
-            image, words = _set(texts, chosen[number % len(chosen)], script in ("Arabic", "Hebrew"), chance)
+            form = role == "train" and script in ("Latin", "Greek", "Cyrillic") and chance.random() < 0.4
+            image, words = _set(texts, chosen[number % len(chosen)], script in ("Arabic", "Hebrew"), form, chance)
             yield Page("set", language, number, words, script, "set", _png(image))
 
 
@@ -300,15 +311,18 @@ def _sentences(package: str, language: str, letters: str) -> list[str]:
     return found
 
 
-def _set(texts: list[str], font: Path, right: bool, chance: np.random.Generator) -> tuple[Image.Image, int]:
-    """Set paragraphs in one column, and return the page and the number of its words."""
+def _set(texts: list[str], font: Path, right: bool, form: bool, chance: np.random.Generator) -> tuple[Image.Image, int]:
+    """Set paragraphs in one column, or a form in capitals; return the page and the number of its words."""
     width, height, margin = int(chance.integers(1000, 1250)), LONGEST, int(chance.integers(60, 160))
     image = Image.new("L", (width, height), 255)
     draw, size, y, content = ImageDraw.Draw(image), int(chance.integers(18, 36)), margin, []
     while y < height - margin - 40:
         face = ImageFont.truetype(str(font), int(size * (1.6 if chance.random() < 0.12 else 1)))
         text = " ".join(texts[at] for at in chance.integers(0, len(texts), chance.integers(1, 9)))
-        spaces = " " if text.count(" ") > len(text) / 20 else ""
+        if form:
+            text = " ".join(text.split()[: chance.integers(1, 6)]).upper()
+            draw.rectangle((margin - 9, y - 9, width - margin + 9, y + int(1.5 * face.size)), outline=0)
+        spaces = " " if form or text.count(" ") > len(text) / 20 else ""
         line: list[str] = []
         for piece in [*(text.split() if spaces else text), None]:
             if piece is None or draw.textlength(spaces.join([*line, piece]), face) > width - 2 * margin:

@@ -22,15 +22,15 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
 import unshift
-from reproduction.pages import PACKAGES, age, home, pages, shown
+from reproduction.pages import PACKAGES, SET, age, home, pages, shown
 from unshift.coordinates import Poses
 from unshift.evaluation import calibrate, judge, rates_from
 
-SIDE, TILE = 192, 800
+SIDE, TILE = 256, 800
 """Sizes of the crops to learn from, and of the part of each page that they are cut from."""
 SCALES = (0.38, 0.85)
 """Crops are reduced to these shares of a rendered page's resolution: the network sees longer sides of 650 to 1,300."""
-BATCH, STEPS, RATE, AVERAGE = 24, 20000, 0.004, 0.999
+BATCH, STEPS, RATE, AVERAGE = 16, 14000, 0.004, 0.999
 SHARPNESS = 4
 """Factor of the scores in the loss: means over all positions differ little at first."""
 NETWORK: dict[str, Any] = {
@@ -50,13 +50,15 @@ def edges(image: np.ndarray) -> float:
     return float((np.abs(np.diff(image[::3].astype(np.int16))) > 60).mean())
 
 
-def tiles(package: str) -> np.ndarray:
-    """Return one square part of each page of a package, the fullest of three random ones: uint8 ``(n, side, side)``."""
-    path = home() / f"tiles-{package}.npy"
+def tiles(package: str, language: str | None = None) -> np.ndarray:
+    """Return one square part of each page of a package, the fullest of three random ones: uint8 ``(n, side, side)``.
+
+    Of the pages set here, those in one language.
+    """
+    path = home() / f"tiles-{'-'.join(filter(None, (package, language)))}.npy"
     if not path.exists():
         chance, found = np.random.default_rng(0), []
-        for page in pages("train", package)[:400]:
-            image = page.image
+        for image in (page.image for page in pages("train", package) if language in (None, page.file)):
             image = np.pad(image, [(0, max(0, TILE - n)) for n in image.shape], constant_values=255)
             corners = [[int(chance.integers(0, n - TILE + 1)) for n in image.shape] for _ in range(3)]
             parts = [image[y : y + TILE, x : x + TILE] for y, x in corners]
@@ -65,6 +67,12 @@ def tiles(package: str) -> np.ndarray:
                 found.append(fullest)
         np.save(path, np.array(found, np.uint8).reshape(-1, TILE, TILE))
     return np.load(path, mmap_mode="r")
+
+
+def training_tiles() -> list[np.ndarray]:
+    """Return the parts of pages to learn from, by package; of those set here, by language."""
+    found = [*map(tiles, PACKAGES["train"]), *(tiles("set", language) for language in SET["train"][2])]
+    return [each for each in found if len(each)]
 
 
 def crop(sources: list[np.ndarray], chance: np.random.Generator) -> np.ndarray:
@@ -105,8 +113,8 @@ def fit(path: Path) -> unshift.PoseEstimator:
     parameters = list(network.parameters())
     average = [p.detach().clone() for p in parameters]
     optimizer = torch.optim.Adam(parameters, RATE)
-    sources = [each for each in (tiles(package) for package in [*PACKAGES["train"], "set"]) if len(each)]
-    print(len(sources), "packages,", sum(map(len, sources)), "pages", flush=True)
+    sources = training_tiles()
+    print(len(sources), "packages and languages,", sum(map(len, sources)), "pages", flush=True)
     first, running, started = 0, math.log(4), time.monotonic()
     state = path.with_suffix(".checkpoint")
     if state.exists():
@@ -142,8 +150,8 @@ def fit(path: Path) -> unshift.PoseEstimator:
 
 
 def images(role: str) -> list[torch.Tensor]:
-    """Return pages that are not trained on, at most 60 of a package."""
-    return [torch.from_numpy(image.copy())[None, None] for _, image, _ in shown(role, 60)]
+    """Return pages that are not trained on."""
+    return [torch.from_numpy(image.copy())[None, None] for _, image, _ in shown(role)]
 
 
 def finish(network: unshift.PoseEstimator) -> unshift.Restorer:
@@ -161,7 +169,7 @@ def finish(network: unshift.PoseEstimator) -> unshift.Restorer:
     restorer.metadata |= {
         "data": "pages of Debian packages",
         "preset": "custom",
-        "train_images": sum(len(tiles(package)) for package in [*PACKAGES["train"], "set"]),
+        "train_images": sum(map(len, training_tiles())),
         "steps": STEPS,
         "batch_size": BATCH,
         "seed": 0,
