@@ -25,19 +25,20 @@ import unshift
 from reproduction.pages import PACKAGES, SET, age, home, pages, shown
 from unshift.coordinates import Poses
 from unshift.evaluation import calibrate, judge, rates_from
+from unshift.training.muon import Muon
 
 SIDE, TILE = 256, 800
 """Sizes of the crops to learn from, and of the part of each page that they are cut from."""
 SCALES = (0.38, 0.85)
 """Crops are reduced to these shares of a rendered page's resolution: the network sees longer sides of 650 to 1,300."""
-BATCH, STEPS, RATE, AVERAGE = 16, 14000, 0.004, 0.999
+BATCH, STEPS, RATE, AVERAGE = 16, 16000, 0.005, 0.999
 SHARPNESS = 4
 """Factor of the scores in the loss: means over all positions differ little at first."""
 NETWORK: dict[str, Any] = {
-    "channels": (12, 32, 64, 96),
+    "channels": (16, 48, 96, 128),
     "kernel_size": (6, 3, 3, 3),
     "stride": (4, 3, 2, 2),
-    "hidden": 64,
+    "hidden": 128,
 }
 WRONG = 0.0015
 """Share of the pages held out that may be turned wrongly: half of what is promised."""
@@ -112,7 +113,7 @@ def fit(path: Path) -> unshift.PoseEstimator:
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     parameters = list(network.parameters())
     average = [p.detach().clone() for p in parameters]
-    optimizer = torch.optim.Adam(parameters, RATE)
+    optimizer = Muon(parameters, RATE)
     sources = training_tiles()
     print(len(sources), "packages and languages,", sum(map(len, sources)), "pages", flush=True)
     first, running, started = 0, math.log(4), time.monotonic()
