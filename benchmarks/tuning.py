@@ -80,7 +80,7 @@ def kernels(quick: bool) -> Rows:
 
 
 def blocks(quick: bool) -> Rows:
-    """Time to restore by the numbers of a map that are computed at a time (``unshift.exact.inference.BLOCK``)."""
+    """Time to restore by block size, the number of values computed at a time (``unshift.exact.inference.BLOCK``)."""
     cases = {"mnist": (256, 1, 32, 32), "mnist-paper": (256, 1, 32, 32), "cifar10-seam": (64, 3, 32, 32)}
     rows, usual = [], inference.BLOCK
     for power in (18, 20) if quick else (17, 18, 19, 20, 21, 22, 24):

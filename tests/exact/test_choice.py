@@ -16,7 +16,7 @@ from unshift.shifts import all_shifts, apply, undo
 
 
 def in_order(image):
-    """What the rule compares: pixels in row-major order, channel by channel within a pixel."""
+    """Return the pixels as the rule compares them: in row-major order, channel by channel within a pixel."""
     return image.flatten(1).T.flatten().tolist()
 
 

@@ -197,7 +197,7 @@ def _check_scopes(scopes: Sequence[int | None], unit: str, images: Any) -> None:
     size, largest = images[0].shape[1:], max((scope for scope in scopes if scope is not None), default=0)
     limit, subject = (180, "rotations") if unit == "degrees" else (max(size) - 1, f"images of {format_size(size)}")
     if largest > limit:
-        raise ValueError(f"--scope goes up to {largest} {unit}, but {subject} move by {limit} at most; any is no limit")
+        raise ValueError(f"--scope goes up to {largest} {unit}, but {subject} move by {limit} at most; any = no limit")
 
 
 def _pixel_loss(model: Any, border: options.Border, scopes: Sequence[int | None]) -> Callable[[Tensor], Tensor]:

@@ -59,7 +59,7 @@ class Chained(nn.Module):
         return redone
 
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
-        """See :class:`Coordinates`. A scope limits the first stage's move; others are any, except with scope 0."""
+        """See :class:`Coordinates`. A scope limits the first stage. Any scope but 0 allows all moves of the others."""
         first, *others = self.stages
         poses = [first.draw(size, count, scope, generator)]
         poses += [stage.draw(size, count, 0 if scope == 0 else None, generator) for stage in others]

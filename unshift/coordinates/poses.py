@@ -1,6 +1,6 @@
-"""Poses: turns without shifts, of images of any shape. One number for each turned copy; the highest wins.
+"""Poses: turns without shifts, of images of any shape. Each turned copy gets one score, and the highest wins.
 
-Why it is exact. Copy ``g`` is ``turn(input, g^-1)``, and its score depends on that copy only. If the input is
+Why it is exact: copy ``g`` is ``turn(input, g^-1)``, and its score depends on that copy only. If the input is
 ``turn(x, h)``, then copy ``h g`` of it is copy ``g`` of ``x``: a move only permutes the copies and their scores.
 Several highest scores are compared by their restored arrays, which are the same set for every move.
 """
@@ -23,8 +23,8 @@ from unshift.exact import Scores, largest
 class Poses(Turning):
     """The turns of a group, without shifts, undone bit for bit. The network is a ``PoseEstimator``.
 
-    Images need not be square. A batch of two or more that are not, turned by a group that swaps axes, comes out as a
-    list of images, each in its own upright shape.
+    Images need not be square. If they are not and the group swaps axes, a batch of two or more images is returned as a
+    list, each image in its own upright shape.
 
     Args:
         group: ``"mirror"``, ``"half"``, ``"quarter"``, ``"flips"``, ``"strand"`` or ``"cube"``; see :data:`GROUPS`.
@@ -89,7 +89,7 @@ class Poses(Turning):
         return turn_each(images, pose.turn, self.elements(len(self.check(images))))
 
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
-        """See :class:`Coordinates`. Turns are any, except with scope 0: none."""
+        """See :class:`Coordinates`. Any scope but 0 allows all turns."""
         turn = torch.randint(len(self.elements(len(size))), (count,), generator=generator)
         still = torch.zeros(count, len(size), dtype=torch.int64)
         return Pose(still, torch.zeros_like(turn) if scope == 0 else turn)

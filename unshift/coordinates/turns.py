@@ -6,7 +6,7 @@ The input is ``apply(turn(x, g), s)``: turned first, then shifted. A turn maps s
 
     turn(apply(x, s), g) == apply(turn(x, g), g . s)
 
-Why one argmax is exact. The network scores the copies ``turn(input, g^-1)`` for all ``g``. Candidate (g, p) restores
+Why one argmax is exact: the network scores the copies ``turn(input, g^-1)`` for all ``g``. Candidate (g, p) restores
 copy ``g`` undone by ``p``. Moving the input by (h, t) turns copy ``h^-1 g`` into copy ``g``, shifted by ``g^-1 . t``.
 This only permutes the candidates, so the highest score stays, and so does the choice among ties, which compares
 restored arrays.
@@ -82,7 +82,7 @@ class Turns(Turning):
         return apply(turn_each(images, pose.turn, self.elements(axes)), pose.shift)
 
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
-        """See :class:`Coordinates`. A scope limits the shift; turns are any, except with scope 0: none."""
+        """See :class:`Coordinates`. A scope limits the shift. Any scope but 0 allows all turns."""
         shift = draw_shifts(size, count, scope, generator)
         turn = torch.randint(len(self.elements(len(size))), (count,), generator=generator)
         return Pose(shift, torch.zeros_like(turn) if scope == 0 else turn)

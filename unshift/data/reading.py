@@ -37,11 +37,11 @@ WINDOW = 1024
 
 
 class UnreadableImage(ValueError):
-    """An image cannot be read, and the caller does not allow to skip it."""
+    """An image cannot be read and may not be skipped."""
 
 
 class Reader(ABC):
-    """Images by their rows."""
+    """Base class of readers, which read images by their rows."""
 
     function: Callable[[Tensor], Tensor] | None = None
 

@@ -18,7 +18,7 @@ MINUS_ZERO = torch.tensor([-(2.0**-150)], dtype=torch.float64)
 
 
 def restored_keys(pixels: Tensor) -> Tensor:
-    """Return float64 keys that order float32 pixels as ``ordered_bits`` does; -0.0 shows by its reciprocal."""
+    """Return float64 keys that order float32 pixels as ``ordered_bits`` does. The reciprocal detects -0.0."""
     return torch.where((pixels == 0) & (pixels.reciprocal() < 0), MINUS_ZERO, pixels.to(torch.float64))
 
 
@@ -31,7 +31,7 @@ def rank(keys: Tensor) -> Tensor:
 
 
 def rank_restored(copies: Sequence[Tensor], tied: Tensor) -> Tensor:
-    """See :func:`unshift.exact.choice.rank_restored`. Every step computes both kinds of keys and selects one."""
+    """See :func:`unshift.exact.choice.rank_restored`. Each step computes two kinds of keys and selects one."""
     from unshift.exact.choice import doubling_steps
 
     count, size = len(copies), tuple(copies[0].shape[2:])
@@ -58,9 +58,9 @@ def largest(restored: Callable[[Tensor, Tensor], Tensor], count: int, among: Ten
     """See :func:`unshift.exact.comparison.largest`."""
 
     def compare(row: Tensor, candidate: Tensor, index: Tensor, champion: Tensor) -> tuple[Tensor, Tensor]:
-        held = index.index_select(0, row)  # starts as the first of ``among``, which is compared first
+        held = index.index_select(0, row)  # initially the first of ``among``
         own = restored_keys(restored(row, candidate).flatten())
-        first = (own != champion).to(torch.int32).argmax(0, keepdim=True)  # the first pixel that differs, or any
+        first = (own != champion).to(torch.int32).argmax(0, keepdim=True)  # the first pixel that differs, if any
         larger = own.index_select(0, first) > champion.index_select(0, first)
         eligible = among.index_select(0, row)[0].index_select(0, candidate)
         wins = eligible & ((candidate == held) | larger)

@@ -1,8 +1,8 @@
 """Aperiodic datasets, whose shifts can be identified (Definition 4.2).
 
 Each image is reduced to a canonical form, its lexicographically largest circular shift. Two images are shifts of each
-other exactly if their canonical forms are equal, and an image is periodic exactly if two positions yield that form. So
-one pass with a dictionary replaces the comparison of all pairs.
+other if and only if their canonical forms are equal, and an image is periodic if and only if two shifts yield this
+form. So one pass with a dictionary replaces the comparison of all pairs.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def is_aperiodic(dataset: Tensor, *, channel_shifts: bool = False) -> Aperiodici
     """Decide whether ``dataset`` is aperiodic: Definition 4.2 (Aperiodic dataset).
 
     It must not contain the zero image, an image that a shift leaves unchanged, or two images that are shifts of each
-    other. Values are compared, never computed with. By default only spatial shifts count, which is what the proofs
-    use; with ``channel_shifts=True`` the shift ``M`` may also rotate the channels, as the paper writes it.
+    other. Values are only compared, so nothing is rounded. By default only spatial shifts count, as in the paper's
+    proofs; with ``channel_shifts=True`` the shift ``M`` may also rotate the channels, as in its definition.
 
     >>> print(is_aperiodic(torch.tensor([[[1, 2, 3]], [[3, 1, 2]]])))
     not aperiodic: image 1 is image 0 shifted by (1,)
