@@ -77,12 +77,6 @@ def test_a_pillow_image_keeps_its_mode(mode):
     assert np.array_equal(np.asarray(restorer().undo(moved, restorer().estimate(moved))), np.asarray(back))
 
 
-def test_a_rotated_palette_image_becomes_rgb():
-    upright = unshift.load("mnist-rotation-paper")
-    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (224, 224), dtype=np.uint8)).quantize(5)
-    assert upright(image).mode == "RGB"
-
-
 def test_other_types_are_refused():
     with pytest.raises(ValueError, match=r"got str.*open"):
         restorer()("image.png")

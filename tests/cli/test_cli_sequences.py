@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from commands import bad, good, good_json, run
-from memory import peak
+from fits import peak
 
 import unshift
 from unshift.coordinates import Turns

@@ -9,17 +9,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from unshift.data import files
-
-FULL = files.root()  # read before a test changes the variable
-
 
 @pytest.fixture(autouse=True)
-def root(tmp_path, monkeypatch, request):
-    """Keep tests not marked `data` away from the user's data folder and the network."""
-    if request.node.get_closest_marker("data"):
-        monkeypatch.setenv("UNSHIFT_DATA", str(FULL))
-        return FULL
+def root(tmp_path, monkeypatch):
+    """Keep tests away from the user's data folder and the network."""
     real = socket.getaddrinfo
 
     def refuse_other_hosts(host, *args, **options):

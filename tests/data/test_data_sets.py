@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import tarfile
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,15 +133,6 @@ def test_a_damaged_file_is_named_with_the_command_that_replaces_it(root, damage)
         data.dataset("mnist", "test")
 
 
-def test_a_damaged_embedded_file_asks_to_reinstall(tmp_path, monkeypatch):
-    broken = tmp_path / "images.gz"
-    broken.write_bytes(gzip.compress(b"?"))
-    files = {"train": (replace(mnist.MNIST_10K.files["train"][0], shipped=broken),)}
-    monkeypatch.setitem(catalogue.DATASETS, "mnist-10k", replace(mnist.MNIST_10K, files=files))
-    with pytest.raises(DataError, match="reinstall"):
-        data.dataset("mnist-10k", "train")
-
-
 def test_the_data_folder_is_the_variable_or_the_cache(monkeypatch):
     monkeypatch.setenv("UNSHIFT_DATA", "~/somewhere")
     assert files.root() == Path.home() / "somewhere"
@@ -223,17 +213,6 @@ def test_a_kill_during_a_download_leaves_no_file_and_the_next_run_cleans_up(root
     assert tree(root) == {BLOB.path}
 
 
-def test_concurrent_downloads_download_once(root, server):
-    server.content["/blob.bin"] = NOISE
-    threads = [threading.Thread(target=files.fetch, args=([BLOB], [f"{server.url}/"])) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(server.log) == 1
-    assert (root / BLOB.path).read_bytes() == NOISE
-
-
 def test_a_folder_that_is_not_writable_is_named(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("UNSHIFT_DATA", str(tmp_path / "file" / "below"))
@@ -268,19 +247,3 @@ def test_a_download_without_the_extra_names_it(root, monkeypatch, module):
 
 
 # --- the full data sets ----------------------------------------------------------------------
-
-
-def need(name: str) -> None:
-    """Skip unless the full data set is on this machine."""
-    if not catalogue.find(name).present():
-        pytest.skip(f"the full {name} is not in {files.root()}; download it with `unshift data get {name}`")
-
-
-@pytest.mark.slow
-@pytest.mark.data
-def test_the_embedded_mnist_is_the_first_part_of_the_official_one():
-    need("mnist")
-    for split in ("train", "test"):
-        full, part = data.dataset("mnist", split), data.dataset("mnist-10k", split)
-        assert torch.equal(full.images[:10_000], part.images)
-        assert torch.equal(full.labels[:10_000], part.labels)

@@ -35,13 +35,6 @@ def test_open_images_by_name_with_size_and_channels():
     assert torch.equal(crop, data.dataset("mnist-10k", "test").images[:, :, 4:24])
 
 
-def test_a_name_comes_before_a_folder_of_that_name(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    save(tmp_path / "mnist-10k" / "a.png", gradient(2, 2))
-    assert len(data.open_images("mnist-10k", "test")) == 10_000
-    assert len(data.open_images("./mnist-10k")) == 1
-
-
 def test_an_unknown_source_is_named_in_one_line(tmp_path):
     for source, problem in [
         ("mnits", r"'mnits' \(did you mean mnist\?\).*file or folder"),
@@ -161,16 +154,6 @@ def test_pixel_formats(tmp_path):
             read(name, image)
 
 
-def test_to_float():
-    ramp = torch.arange(256).to(torch.uint8)
-    assert torch.equal(data.to_float(ramp), torch.arange(256) / 255)
-    assert data.to_float(ramp).dtype == torch.float32
-    assert data.to_float(torch.ones(2, dtype=torch.float64) * 7).tolist() == [7, 7]
-    assert data.to_float(torch.ones(2, dtype=torch.float64)).dtype == torch.float32
-    with pytest.raises(ValueError, match="int64"):
-        data.to_float(torch.arange(3))
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.tuples(st.integers(1, 12), st.integers(1, 12)))
 def test_resize_is_the_float_resize_rounded_whatever_the_batch(seed, size):
@@ -181,20 +164,6 @@ def test_resize_is_the_float_resize_rounded_whatever_the_batch(seed, size):
     assert small.shape == (3, 2, *size)
     assert torch.equal(small.float(), exact.round())
     assert torch.equal(small[1:2], data.resize(images[1:2], size))
-
-
-def test_resize_literals():
-    row = torch.tensor([[[[0.0, 1.0]]]])
-    assert data.resize(row, (1, 4)).flatten().tolist() == [0, 0.25, 0.75, 1]  # align_corners=False
-    eight = torch.arange(8.0).reshape(1, 1, 1, 8)
-    assert data.resize(eight, (1, 2)).flatten().tolist() == [1.5, 5.5]  # no antialiasing
-    for images, size in [
-        (torch.zeros(2, 3, 4), (2, 2)),
-        (torch.zeros(1, 1, 2, 2), (0, 2)),
-        (torch.ones(1, 1, 2, 2).int(), (4, 4)),
-    ]:
-        with pytest.raises(ValueError, match=r"resize|size"):
-            data.resize(images, size)
 
 
 def test_grey_equals_pillows():

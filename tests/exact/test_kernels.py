@@ -237,11 +237,7 @@ def test_a_lower_precision_of_onednn_means_float64(run, part, precision):
 def test_a_lower_precision_in_the_environment_means_float64(run, mode, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setenv("ONEDNN_DEFAULT_FPMATH_MODE", mode)
-        net, images, wanted = run
-        assert not float32_is_plain(torch.device("cpu"))
-        again = fresh(net)
-        assert torch.equal(again(images), wanted)
-        assert {kernel.dtype for kernel in used_kernels(again)} == {torch.float64}
+        assert_computed_in_float64(*run)
 
 
 def test_settings_that_cannot_be_read_are_not_plain(run, monkeypatch):

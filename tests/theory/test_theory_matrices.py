@@ -225,27 +225,6 @@ def test_the_diagnosis_of_a_small_cnn_names_layers_and_reasons():
     assert net.training
 
 
-def test_a_layer_used_twice_has_two_rows():
-    class Twice(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = nn.Conv1d(1, 1, 3, padding=1)
-
-        def forward(self, x):
-            return self.conv(torch.relu(self.conv(x)))
-
-    names = [row.name for row in diagnose(Twice(), (9,)).layers]
-    assert names[:2] == ["conv", "conv (call 2)"]
-
-
-def test_a_layer_that_returns_nan_is_not_equivariant():
-    class Nan(nn.Module):
-        def forward(self, x):
-            return x * float("nan")
-
-    assert not diagnose(Nan(), (4,))
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

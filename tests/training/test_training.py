@@ -16,8 +16,7 @@ import fits
 import numpy as np
 import pytest
 import torch
-from fits import ENVIRONMENT, assert_same, differs, moved_at_random, quick
-from memory import peak
+from fits import ENVIRONMENT, assert_same, differs, moved_at_random, peak, quick
 from samples import blobs
 
 import unshift
@@ -105,15 +104,6 @@ def test_training_learns(images):
 def test_invalid_arguments(images, options, message):
     with pytest.raises(TypeError if "epoch" in options else ValueError, match=message):
         quick(images, **options)
-
-
-def test_a_recipe_serves_another_network():
-    images = torch.rand(20, 3, 8, 8)
-    network = ShiftEstimator(3, channels=(4, 1), kernel_size=(3, 3), bias=True)
-    restorer = fit(images, network, progress=False, **{**RECIPES["seam"], "epochs": 1})
-    wanted = {"optimizer": "muon", "standardise": True, "batch_size": 64, "epochs": 1, "preset": "custom"}
-    assert {key: restorer.metadata[key] for key in wanted} == wanted
-    assert torch.equal(restorer(images.roll((2, 5), (2, 3))), restorer(images))
 
 
 def test_a_custom_estimator_is_trained_on_a_copy(images):
