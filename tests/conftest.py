@@ -21,7 +21,7 @@ torch.set_num_threads(1)
 
 @pytest.fixture
 def threads():
-    """A function that sets the number of threads; what it was before is restored after the test."""
+    """Return a function that sets the number of threads. The number before is restored after the test."""
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)

@@ -19,7 +19,7 @@ from unshift.exact import IntegerEstimator
 
 
 def answers(restorer, images, row):
-    """All that is said of some images of a batch."""
+    """Return the restored images and estimates of some images of a batch."""
     found = restorer.estimate(images)
     return restorer(images)[row], found.shift[row], found.confidence[row], found.tied[row]
 

@@ -74,7 +74,7 @@ def test_restore_is_the_estimate_undone(coordinates, channels, size):
 
 @pytest.mark.parametrize("coordinates", [Shifts(), Turns("mirror"), Turns("flips"), Ring(0), Centre()], ids=str)
 def test_a_mask_goes_back_where_the_image_was(coordinates):
-    """Images of three channels, a mask of one: drawn on the restored image, it lies on the image as it came."""
+    """A mask of one channel, drawn on a restored image of three, is moved onto the original image."""
     restorer = restorer_for(coordinates, "dense", 3, (8, 8))
     images = torch.rand(5, 3, 8, 8)
     estimate = restorer.estimate(images)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from page import END, HOME, LEFT, MNIST, RIGHT, UP, Page, phone, wait
+from page import END, HOME, LEFT, MNIST, Page, phone, wait
 from torch import nn
 
 import unshift
@@ -43,27 +43,6 @@ def test_rotation(browser, full_address):
     page.keys(LEFT)  # one degree counter-clockwise
     assert page.js("return window.unshift.state.angle") == 1
     wait(lambda: page.data("sweep-with", "tried") == "120", 200, "the ring")
-    assert page.errors() == []
-
-
-@pytest.mark.parametrize("choice", site.CHOICES[1:], ids=lambda choice: choice.name)
-def test_other_datasets(browser, full_address, choice):
-    if site.samples(choice) is None:
-        pytest.skip(f"the images of {choice.name} are not in the data folder")
-    page = Page(browser, full_address)
-    for _ in range(12):
-        page.keys(RIGHT)
-    assert page.text("timing")
-    page.find(f"[data-name={choice.name}]").click()
-    assert not page.text("timing")  # the models are others
-    page.settle()
-    restorer, classifier = unshift.load(choice.restorer), load_classifier(choice.classifier)
-    page.keys(HOME, *[RIGHT] * 4, *[UP] * 7)
-    moved = unshift.apply(page.image, torch.tensor([[-7, 4]]))
-    assert torch.equal(page.moved, moved)
-    assert page.estimate == restorer.estimate(moved).shift[0].tolist()
-    with torch.no_grad():
-        assert page.predictions == (int(classifier(moved).argmax(1)), int(classifier(restorer(moved)).argmax(1)))
     assert page.errors() == []
 
 

@@ -157,21 +157,3 @@ def test_estimates_do_not_depend_on_the_size_of_blocks(monkeypatch):
             patch.setattr(name, 1)
             for a, b in zip(restorer.estimate(images), wanted, strict=True):
                 assert (a is b is None) or torch.equal(a, b)
-
-
-def test_memory_does_not_grow_with_the_number_or_the_size_of_images(monkeypatch):
-    """The largest tensor that a kernel gets has at most a few blocks of numbers."""
-    net = quantise(ShiftEstimator.preset("seam", 3, (64, 64)), torch.rand(4, 3, 64, 64))
-    monkeypatch.setattr(inference, "BLOCK", 2**14)
-    largest = []
-    sums = inference.Layer.sums
-
-    def counted(layer, values):
-        made = sums(layer, values)
-        largest.append(made.numel())
-        return made
-
-    monkeypatch.setattr(inference.Layer, "sums", counted)
-    for images in (torch.rand(64, 3, 16, 16), torch.rand(1, 3, 500, 24)):
-        fresh(net)(images)
-    assert max(largest) <= 2 * 2**14

@@ -217,25 +217,6 @@ def test_photos_take_bounded_memory(task):
     assert peak("-c", source)[0] < 600
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="the unit of ru_maxrss differs elsewhere")
-def test_memory_does_not_grow_with_the_number_of_images():
-    """100 photos of 224x224, and 10,000 of them, cropped from one."""
-    source = (
-        "import sys, torch, unshift\n"
-        "torch.set_num_threads(1)\n"
-        "photo = torch.randint(256, (3, 600, 600), dtype=torch.uint8)\n"
-        "class Crops(torch.utils.data.Dataset):\n"
-        "    def __len__(self): return int(sys.argv[1])\n"
-        "    def __getitem__(self, i): return photo[:, i // 300:, i % 300:][:, :224, :224]\n"
-        "net = unshift.ShiftEstimator(3, channels=(4,), kernel_size=(3, 3), bias=True, line_channels=(8, 1),\n"
-        "                             line_kernel_size=(9, 9))\n"
-        "unshift.fit(Crops(), net, epochs=1, batch_size=16, validation=10, progress=False)"
-    )
-    peaks = [peak("-c", source, count)[0] for count in (100, 10_000)]
-    assert peaks[1] < 1.1 * peaks[0], peaks
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator, and Linux's counts of faults")
 def test_training_on_long_sequences_faults_few_pages():
     """With the command's allocator, a step on a genome of 16,000 bases reuses its memory: few of its pages fault."""
