@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -24,6 +25,7 @@ def test_the_contracts_hold():
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+@functools.cache
 def public_names(module: str) -> set[str] | None:
     """Return the ``__all__`` of a module of the package; None if the module or its list is missing."""
     base = PACKAGE.joinpath(*module.split(".")[1:])
