@@ -226,10 +226,11 @@ def test_a_full_disk_and_a_closed_pipe_are_one_line(model, tmp_path):
     assert process.returncode == 2
     (line,) = (line for line in process.stderr.splitlines() if "at work" not in line)
     assert "stdout" in line
-    process = child(*command)
-    process.stdout.close()
-    assert process.wait() == 2
-    (line,) = (line for line in process.stderr.read().decode().splitlines() if "at work" not in line)
+    with child(*command) as process:
+        process.stdout.close()
+        errors = process.stderr.read().decode()
+    assert process.returncode == 2
+    (line,) = (line for line in errors.splitlines() if "at work" not in line)
     assert "stdout" in line
 
 
