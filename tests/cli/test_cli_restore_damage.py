@@ -177,7 +177,7 @@ def write_files(folder: Path, count: int, seed: int) -> Iterator[tuple[Path, boo
 
 
 def pixels_of(file: Path) -> tuple[Image.Image, np.ndarray]:
-    with Image.open(file) as image:
+    with file.open("rb") as stream, Image.open(stream) as image:
         image.load()
         upright = ImageOps.exif_transpose(image)
         return image, np.asarray(upright)

@@ -86,6 +86,8 @@ class ImageFiles(Dataset[Tensor]):
         try:
             if isinstance(file, str):
                 check_regular(file)
+                # From a path, Pillow maps uncompressed TIFF files, and mixes up the pixels of turned ones.
+                file = io.BytesIO(Path(file).read_bytes())
             # Explicit formats: a wrong suffix must not lead to the refused ones.
             with Image.open(file, formats=_formats()) as opened:
                 image = flatten_alpha(ImageOps.exif_transpose(opened))
