@@ -109,7 +109,7 @@ def test_the_choice_is_the_same_from_every_shift(pixels, data):
 
 @pytest.mark.parametrize("kind", ["constant", "stripes", "tied", "random"])
 def test_ties_everywhere_cost_a_logarithm_of_sorts(kind, monkeypatch):
-    """What makes a constant 224x224 image no slower than others, and many tied images no slower than one."""
+    """Count the sorts: a constant 224x224 image needs no more than others, nor many tied images more than one."""
     calls = []
     sort = torch.Tensor.sort
     monkeypatch.setattr(torch.Tensor, "sort", lambda *args, **options: calls.append(1) or sort(*args, **options))
