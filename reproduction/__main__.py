@@ -7,7 +7,7 @@ Examples:
   python -m reproduction --all --fetch       everything, after fetching what can be fetched
   python -m reproduction fetch vgg16-cifar10
   python -m reproduction rivals --data mnist --method mine:mirrored    with a method of your own
-  python -m reproduction rotation --quick    a few images, to see that it runs; nothing is written without --out
+  python -m reproduction rotation --quick    a few images, to test that it runs; nothing is written without --out
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def run(
         seconds = time.monotonic() - begun
         if folder:
             settings = {"command": command, "options": options, "seconds": seconds, "dirty": dirty}
-            records.write(name, case, result, folder=folder, **settings)  # at once: a kill loses no case that is done
+            records.write(name, case, result, folder=folder, **settings)  # now: a killed run loses no case
         stored = {key: record["result"] for key, record in records.read(name, folder).items()} if folder else {}
         blocks = item.tables({**stored, case: result}, case)
         print(f"\n{header(item)['title']}: {case}, {seconds:.0f} s\n\n{render(blocks, 'terminal')}", flush=True)

@@ -78,7 +78,7 @@ RECIPES = {
     "vgg16-cifar10": _cifar("vgg16", 0, 8, window=32, batch_size=128, learning_rate=0.1, bfloat16=True),
     "mobilenet-v2-cifar10": _cifar("mobilenet-v2", 0, 9, window=32, batch_size=128, learning_rate=0.1),
     "resnet20-cifar10-plain": _cifar("resnet20", 6, 2, **_PLAIN),
-    # Rivals that must be trained: the recipe of the plain network, with one difference each.
+    # Alternatives that must be trained: the recipe of the plain network, with one difference each.
     "resnet20-cifar10-shifts": _cifar("resnet20", 6, 2, **_PLAIN, scope=16),
     "resnet20-cifar10-polyphase": _cifar("resnet20-polyphase", 6, 2, **_PLAIN),
     "resnet20-cifar10-blurred": _cifar("resnet20-blurred", 6, 2, **_PLAIN),
@@ -118,7 +118,7 @@ def train(
     """Train ``network`` in place, in the mode (training or evaluation) that its parts are in.
 
     Args:
-        network: What is trained. A frozen part stays outside, in ``loss_of``.
+        network: The network to train. A frozen part stays outside, in ``loss_of``.
         images: Prepared images ``(n, channel, *spatial)``.
         labels: Their classes ``(n,)``.
         recipe: Length, optimiser and augmentation. The batch of each step follows from its seed and the step alone.

@@ -63,7 +63,7 @@ def deposited() -> dict[str, tuple[str, str]]:
 
 @functools.cache
 def genomes() -> tuple[Mitogenome, ...]:
-    """Return all genomes whose start is the gene of tRNA-Phe, annotations mended."""
+    """Return all genomes whose start is the gene of tRNA-Phe, with corrected annotations."""
     lines = (line.split() for line in STARTS.read_text(encoding="utf-8").splitlines())
     starts = {name: None if start == "none" else int(start) for name, start in lines}
     orders = dict(line.split() for line in ORDERS.read_text(encoding="utf-8").splitlines())
@@ -130,10 +130,10 @@ GENE = re.compile(r"mtRNA-Phe\s+\[(-?\d+),")
 
 
 def find_starts() -> dict[str, int | None]:
-    """Return the starts to mend, as offsets from the annotated one; None for a genome without the gene at its start.
+    """Return the starts to correct, as offsets from the annotated one; None for a genome without the gene at its start.
 
     The gene is searched by its letters (log odds of the first 40, by class) and by Debian's ``aragorn``. A start is
-    mended if both find the same other base and the letters fit better by 10 nats, or if they find bases next to each
+    corrected if both find the same other base and the letters fit better by 10 nats, or if they find bases next to each
     other and the letters fit better by 30. A genome is dropped if neither finds the gene.
     """
     heads = {name: text[-60:] + text[:140] for name, (text, _) in deposited().items()}

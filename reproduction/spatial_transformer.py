@@ -1,4 +1,4 @@
-"""The rival that is trained with labels: a spatial transformer (Jaderberg 2015) before a classifier."""
+"""The alternative that is trained with labels: a spatial transformer (Jaderberg 2015) before a classifier."""
 
 from __future__ import annotations
 

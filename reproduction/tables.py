@@ -67,7 +67,7 @@ def render(
     """Return blocks as text.
 
     Args:
-        blocks: What an item shows.
+        blocks: The blocks of an item.
         form: Aligned columns for a terminal, or Markdown.
         link: Returns the target of a picture, or an empty string to leave the picture out.
     """

@@ -1,7 +1,7 @@
 """Accuracy over translation scopes, bare and restored: the measurement of Tables 1 and 2, Figure 4 and others.
 
-Both ways see the same images under the same shifts. Where the classifier is large and there are many shifts, the bare
-classifier sees the first ``bare`` test images only; the restored accuracy is then measured on all of them too.
+Both get the same images under the same shifts. If the classifier is large and there are many shifts, the bare
+classifier gets the first ``bare`` test images only; the restored accuracy is then measured on all of them too.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def table(result: Result, paper: Mapping[str, Any] | None = None, unit: str = "p
 
 
 def _effect_note(result: Result, name: str) -> str:
-    """Return how often a restorer is right, and what it costs on images that are not shifted."""
+    """Return a note with the exact rate of a restorer, and its effect on images that are not shifted."""
     entry = result["restored"][name]
     rates, on_all = entry["rates"], entry.get("all")
     n, effect = (on_all["images"], on_all["effect"]) if on_all else (result["images"], entry["effect"][0])

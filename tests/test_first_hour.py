@@ -100,7 +100,7 @@ def test_every_command_on_100_photographs_is_quick_and_never_silent(tmp_path):
 
 
 def test_a_silent_task_prints_a_sign_of_life(monkeypatch, capsys):
-    """A fit of 48 s once wrote nothing to its log."""
+    """A log must never be silent for long."""
     monkeypatch.setattr(progress, "EVERY_SECONDS", -1.5)
     with progress.heartbeat("fit"):
         time.sleep(2.3)

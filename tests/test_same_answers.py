@@ -1,4 +1,4 @@
-"""The same answer however it is asked: batches, threads, layouts, dtypes, copies."""
+"""The same result for all batches, threads, memory formats, dtypes and copies."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_same_in_any_layout_of_memory(preset):
 
 
 def copies(restorer):
-    """Everything one does to a module that must not change its answers."""
+    """Return copies of a module that must give the same results."""
     yield "eval", restorer.eval()
     yield "train", restorer.train()
     yield "deepcopy", copy.deepcopy(restorer)

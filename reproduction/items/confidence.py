@@ -31,7 +31,7 @@ THRESHOLD = 0.5
 
 
 def measure(case: str, options: Options) -> Result:
-    """Return what the confidence of a shipped restorer is worth on its test images, and on others."""
+    """Measure the reliability of a shipped restorer's confidence on its test images, and on images of another kind."""
     restorer = unshift.load(case)
     raw = copy.deepcopy(restorer)
     for stage in raw.stages:

@@ -1,11 +1,11 @@
-"""A restorer of one's own photos, from few of them.
+"""A restorer trained on few photos of one's own.
 
 Claim: From 100 photos, a fit that starts from ``photos`` is no worse than ``photos``, and takes less than a minute.
 Paper: no such fit.
 Cost: 15 min.
 
-The preset ``seam`` from noise, and ``fit(start=load("photos"))``, on the same photos; ``photos`` as it is; all measured
-on other photos of the same kind: crops of the test photographs, or CIFAR-10's test images.
+Compares the preset ``seam`` from random weights, ``fit(start=load("photos"))`` on the same photos, and ``photos``
+itself, on other photos of the same kind: crops of the test photographs, or CIFAR-10's test images.
 """
 
 from __future__ import annotations

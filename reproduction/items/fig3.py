@@ -1,6 +1,6 @@
 """Figure 3: images as they are, shifted, and restored.
 
-Claim: Whatever the shift, the restored image is the same.
+Claim: The restored image is the same for every shift.
 Paper: pictures of MNIST and CIFAR-10; no numbers.
 Cost: seconds.
 """

@@ -1,6 +1,6 @@
-"""Moves that lose pixels: every way to train against every way to move, and shifts by a fraction of a pixel.
+"""Moves that lose pixels: each kind in training against each kind in the test, and shifts by a fraction of a pixel.
 
-Claim: A restorer undoes the moves that it was trained on. No restorer helps where a window does not show its place.
+Claim: A restorer undoes the moves that it was trained on. No restorer helps if a crop does not show its position.
 Paper: circular shifts only.
 Cost: 11 min for CIFAR-10, four trainings included; 1 min to 3 min for each of the others.
 

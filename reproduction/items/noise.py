@@ -4,8 +4,8 @@ Claim: An argmax jumps at near-ties: a little noise moves some restored images, 
 Paper: no noise.
 Cost: 1 min for each restorer.
 
-No continuous function picks one pose of every orbit of these groups, so some images lie near a jump (Dym, Lawrence and
-Siegel 2024, arXiv 2402.16077). Each test image is estimated without and with noise, its own for each image.
+No continuous function chooses one pose of every orbit of these groups, so some images lie near a jump (Dym, Lawrence
+and Siegel 2024, arXiv 2402.16077). Each test image is estimated without and with noise, its own for each image.
 """
 
 from __future__ import annotations

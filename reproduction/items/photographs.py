@@ -5,7 +5,7 @@ Paper: pads photos by 4 pixels.
 Cost: 5 min.
 
 The test photographs of :mod:`reproduction.photographs`. A border is uniform if the first and the last row (or column)
-have one and the same colour: no seam shows there, and the original place is a matter of convention.
+have the same colour: no seam is visible there, and the original position is a matter of convention.
 """
 
 from __future__ import annotations

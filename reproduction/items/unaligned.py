@@ -1,11 +1,11 @@
 """Training digits that are not aligned.
 
-Claim: Digits that are each off by a few pixels teach as much as aligned ones, if fitting and restoring alternate.
+Claim: Training digits that are off by a few pixels are as good as aligned ones, if fitting and restoring alternate.
 Paper: aligned training images only.
 Cost: 13 min.
 
 Every training digit is shifted by its own unknown random shift. Restorers are fitted as if the digits were aligned, and
-with ``aligned=False``: with and without the classifier, which settles the one global shift that remains free.
+with ``aligned=False``: with and without the classifier, which picks the global shift.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m reproduction.train.pages --out pages.safetensors
 
-It learns from crops of pages of Debian packages (:mod:`reproduction.pages`), at random sizes and aged like scans, in
-bfloat16. Threshold and calibration come from pages of other packages. A killed run goes on where it stopped.
+It is trained in bfloat16 on crops of pages of Debian packages (:mod:`reproduction.pages`), at random sizes and degraded
+like scans. Threshold and calibration come from pages of other packages. A killed run resumes where it stopped.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 
 It starts from ``cifar10-seam``: from the 16 of its 24 filters that matter most. Half of the batches are the 50,000
 training images of CIFAR-10, 32x32; the others are crops of photographs in Debian's packages, 96x96: sharpened, blurred,
-noisy, framed, and compressed again as JPEG, so that the seam is all there is to learn. A frame has the same width on
-opposite sides, so the seam is in the middle of a uniform border: a convention.
+noisy, framed, and compressed again as JPEG, so that only the seam can be learnt. A frame has the same width on opposite
+sides, so by convention the seam is in the middle of a uniform border.
 
 Calibrated on photographs of other sources, of PyPI's packages; measured once on those of npm's.
 """

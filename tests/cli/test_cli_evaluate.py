@@ -70,7 +70,7 @@ def test_calibrate_changes_confidences_only(made, pixels):
 
 
 def test_evaluate_and_calibrate_print_one_calibration_error(made):
-    """They gave 0.0525 and 0.0692 for one file and one data set."""
+    """Compare the calibration errors that both commands print for the same file and data set."""
     data, name = made / "blobs.npy", made / "dense.safetensors"
     before = good_json("evaluate", data, "-r", name)["reliability"]["ece"]
     calibrated = good_json("calibrate", data, "-r", name, "-o", "new.st")
@@ -92,7 +92,7 @@ def test_evaluate_detects_training_images(made, pixels):
 
 
 def test_evaluate_measures_at_the_size_at_which_restore_works(made):
-    """It scaled to the training size, and restore did not."""
+    """Image files keep their size in both commands if the restorer takes any size."""
     restorer = make_restorer("seam", 3, (12, 12))
     restorer.trained_on = {"size": [12, 12], "channels": 3, "preparation": {"resize": [12, 12]}}
     restorer.save("seam.safetensors")

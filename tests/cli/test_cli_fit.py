@@ -85,7 +85,7 @@ def test_fit_every_kind_of_pose(flags, coordinates, step, made):
 
 
 def test_fit_takes_a_group_added_to_the_library(made, monkeypatch):
-    """The command had its own list of groups, and refused others."""
+    """The command must not refuse groups that are not in its own list."""
     monkeypatch.setitem(GROUPS, "upside-down", GROUPS["half"])
     good("fit", made / "blobs.npy", "--out", "x.safetensors", "--turns", "upside-down", *QUICK)
     assert unshift.load("x.safetensors").coordinates.group == "upside-down"

@@ -49,7 +49,7 @@ def test_verify_fails_with_exit_code_1(made, monkeypatch):
 
 
 def test_verify_checks_the_restorer_with_its_min_confidence(made, pixels):
-    """It was checked without: `min_confidence=1` was "0 mismatches", though all images pass unchanged."""
+    """With `min_confidence=1` all images pass unchanged, so all moves are mismatches."""
     restorer = unshift.load(made / "paper.safetensors", min_confidence=1)
     restorer.save("bounded.st")
     command = ("verify", made / "blobs.npy", "--limit", 2, "--max-moves", 9, "--restorer")

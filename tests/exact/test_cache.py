@@ -84,7 +84,7 @@ def test_least_recently_used_plans_are_dropped_first(monkeypatch):
 
 
 def test_sizes_in_turn_are_prepared_once(monkeypatch):
-    """Nine sizes in turn took eight times as long per image as eight."""
+    """More sizes than the cache expected must not prepare a network again for each image."""
     net, made = fresh(make_restorer("paper", 1, (9, 9)).scorer), []
     plan = inference.Plan
     monkeypatch.setattr(inference, "Plan", lambda *arguments: made.append(1) or plan(*arguments))

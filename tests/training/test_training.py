@@ -146,7 +146,7 @@ def test_early_stopping_uses_the_best_epoch_and_reports_it(images, monkeypatch, 
 
 
 def test_patience_counts_only_the_second_half_of_the_schedule(images):
-    """Around the peak of the one-cycle schedule the loss wanders: epochs there must not end the run."""
+    """The loss varies while the learning rate is high: such epochs must not end the run."""
     metadata = quick(images, "dense", epochs=20, learning_rate=0.05, patience=2).metadata
     losses = [epoch["validation_loss"] for epoch in metadata["history"]]
     running_best = np.minimum.accumulate(losses)
