@@ -18,7 +18,7 @@ from unshift.network import as_float
 LARGEST_BOX = 64
 """Largest width of a box: sums of uint8 in a box of both placements stay below 2^24, which float32 holds."""
 
-STRIP = 2**20
+STRIP = 2**21
 """Pixels to reduce at a time."""
 
 
@@ -67,10 +67,14 @@ def sum_boxes(images: Tensor, axis: int, boxes: Sequence[Tensor], width: int, sc
     """Sum the boxes along one axis. If a ``scale`` is given, first quantise the pixels."""
     total: Tensor | None = None
     for at in boxes:
-        part = _selected(images, axis, at)
-        if scale is not None:
-            part = part.to(torch.float32) if images.dtype == torch.uint8 else (part * scale).round_()
-        part = part.unflatten(axis, (-1, width)).sum(axis + 1)
+        sums = []
+        # Only the first and the last box repeat pixels: those between need no copy.
+        for some in (at[:width], at[width:-width], at[-width:]) if len(at) > 2 * width else (at,):
+            part = _selected(images, axis, some)
+            if scale is not None and images.dtype != torch.uint8:
+                part = (part * scale).round_()
+            sums.append(part.unflatten(axis, (-1, width)).sum(axis + 1, dtype=torch.float32))
+        part = torch.cat(sums, axis)
         total = part if total is None else total + part
     assert total is not None
     return total

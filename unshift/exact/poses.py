@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unshift.exact.inference import BLOCK, Layer, blocks, prepared, without_nan
+from unshift.exact.inference import Layer, blocks, prepared, without_nan
 from unshift.exact.integers import IntegerFilter
 from unshift.exact.quantised import IntegerNetwork
 from unshift.exact.runtime import in_graphs, is_traced
@@ -28,6 +28,9 @@ from unshift.pose_network import PoseEstimator, extend, map_shapes
 
 FRACTION = 256
 """Steps of a score per integer step of the last layer. With sums below 2^24, 2^31 positions fit in an int64."""
+
+BLOCK = 2**20
+"""Numbers of the widest map to compute at a time: its temporaries are reused, not mapped anew by every operation."""
 
 
 def strided_correlate(values: Tensor, weight: Tensor, stride: int) -> Tensor:
