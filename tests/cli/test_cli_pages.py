@@ -94,6 +94,20 @@ def test_inherited_entries_stay_where_they_are(judge):
     assert [page.get_size() for page in pypdfium2.PdfDocument("out/a.pdf")] == [(400, 600)] * 2
 
 
+@pytest.mark.parametrize("entry", ["450", "-90", "180.0", "45", "/None"])
+def test_entries_are_read_as_they_are_rendered(judge, entry):
+    Path("in").mkdir()
+    document("in/a.pdf", [0])
+    with pikepdf.open("in/a.pdf", allow_overwriting_input=True) as pdf:
+        pdf.pages[0].obj.Contents = pdf.make_stream(BAND % (0, 400))  # so that it is not upright without an entry
+        pdf.pages[0].obj.Rotate = pikepdf.Object.parse(entry.encode())
+        pdf.save("in/a.pdf")
+    good("restore", "in", "-r", judge, "-o", "out", "--min-confidence", 0)
+    assert rotations("out/a.pdf") == [180]
+    good("restore", "out/a.pdf", "-r", judge, "-o", "again")
+    assert Path("again/a.pdf").read_bytes() == Path("out/a.pdf").read_bytes()
+
+
 def test_doubtful_pages_stay_and_are_named(judge):
     Path("in").mkdir()
     document("in/a.pdf", [2, 1])
@@ -118,7 +132,8 @@ def test_encrypted_and_damaged_files_are_named(judge):
     Path("in/cut.pdf").write_bytes(content[:150])
     Path("in/text.pdf").write_bytes(b"hello")
     Path("in/empty.pdf").write_bytes(b"")
-    damaged = ("locked", "owned", "cut", "text", "empty")
+    document("in/without.pdf", [])
+    damaged = ("locked", "owned", "cut", "text", "empty", "without")
     for name in damaged:
         assert f"in/{name}.pdf" in bad("restore", f"in/{name}.pdf", "-r", judge, "-o", "one")
     result = good("restore", "in", "-r", judge, "-o", "out", "--skip-unreadable")

@@ -62,7 +62,7 @@ def pages_of(source: Path, destination: Path, reader: Reader) -> Iterator[Tensor
             yield torch.from_numpy(bitmap.to_numpy().copy()).reshape(1, 1, bitmap.height, bitmap.width)
     except (pypdfium2.PdfiumError, ValueError, ZeroDivisionError) as error:
         raise Refused(
-            f"{source} cannot be opened or rendered as a PDF: it is encrypted or damaged ({error})"
+            f"{source} cannot be opened or rendered as a PDF: it is encrypted, damaged or without pages ({error})"
         ) from error
 
 
@@ -90,18 +90,20 @@ def turn_pages(source: Path, destination: Path, turns: list[int]) -> None:
             if problems := [text for text in map(str, pdf.get_warnings()) if re.search("xref|cross-ref|recover", text)]:
                 raise Refused(f"{source} is damaged ({problems[0]}); repair it first, for example with qpdf")
             pages = [*_pages(pdf.Root.Pages)]
-            wanted = [(old + 90 * turn) % 360 for (_, old), turn in zip(pages, turns, strict=True)]
+            wanted = [(old + 90 * turn) % 360 for old, turn in zip(_rotations(source), turns, strict=True)]
             changed: dict[int, tuple[int, bytes]] = {}
-            for (page, _), angle, turn in zip(pages, wanted, turns, strict=True):
+            for page, angle, turn in zip(pages, wanted, turns, strict=True):
                 if turn:
                     page.Rotate = angle
                     number, generation = page.objgen
                     changed[number] = generation, page.unparse(resolved=True)
             if len(changed) != sum(map(bool, turns)):
                 raise Refused(f"{source} shows one page object several times")
-            destination.write_bytes(data + _update(data, pdf, changed) if changed else data)
+            destination.write_bytes(data + _update(data, pdf, changed))
         with pikepdf.open(destination, inherit_page_attributes=False) as pdf:
-            if [angle for _, angle in _pages(pdf.Root.Pages)] != wanted:
+            entries = [page.get("/Rotate") for page in _pages(pdf.Root.Pages)]
+            set_ = all(entry == angle for entry, angle, turn in zip(entries, wanted, turns, strict=True) if turn)
+            if not set_ or _rotations(destination) != wanted:
                 raise Refused(f"{source} cannot be extended; rewrite it first, for example with qpdf")
     except Refused:
         raise
@@ -109,16 +111,22 @@ def turn_pages(source: Path, destination: Path, turns: list[int]) -> None:
         raise Refused(f"{source} cannot be read as a PDF ({error})") from error
 
 
-def _pages(node: Any, angle: int = 0) -> Iterator[tuple[Any, int]]:
-    """Yield the page objects below a node and their rotation in degrees, which may be inherited.
+def _pages(node: Any) -> Iterator[Any]:
+    """Yield the page objects below a node.
 
     The file must be opened without ``inherit_page_attributes``, which moves inherited entries into new objects.
     """
-    angle = int(node.get("/Rotate", angle)) % 360
     if "/Kids" not in node:
-        yield node, angle
+        yield node
     for kid in node.get("/Kids", ()):
-        yield from _pages(kid, angle)
+        yield from _pages(kid)
+
+
+def _rotations(file: Path) -> list[int]:
+    """Return the rotation of each page as rendered, in degrees: entries may be inherited, or not be quarter turns."""
+    import pypdfium2
+
+    return [page.get_rotation() for page in pypdfium2.PdfDocument(file)]
 
 
 def _update(data: bytes, pdf: Any, changed: dict[int, tuple[int, bytes]]) -> bytes:
@@ -142,11 +150,11 @@ def _update(data: bytes, pdf: Any, changed: dict[int, tuple[int, bytes]]) -> byt
     else:
         places[size] = table
         rows = b"".join(
-            b"\1%s%s" % (place.to_bytes(4, "big"), changed.get(number, (0,))[0].to_bytes(2, "big"))
+            b"\1%s%s" % (place.to_bytes(8, "big"), changed.get(number, (0,))[0].to_bytes(2, "big"))
             for number, place in sorted(places.items())
         )
         index = [n for number in sorted(places) for n in (number, 1)]
-        fields = {"/Type": pikepdf.Name.XRef, "/W": [1, 4, 2], "/Index": index, "/Length": len(rows)}
+        fields = {"/Type": pikepdf.Name.XRef, "/W": [1, 8, 2], "/Index": index, "/Length": len(rows)}
         trailer = pikepdf.Dictionary({**entries, **fields, "/Size": size + 1, "/Prev": start}).unparse()
         body += b"%d 0 obj\n%s\nstream\n%s\nendstream\nendobj" % (size, trailer, rows)
     return body + b"\nstartxref\n%d\n%%%%EOF\n" % table
