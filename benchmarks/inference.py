@@ -117,16 +117,41 @@ def sizes(quick: bool) -> Rows:
                 "image": "x".join(map(str, shape)),
                 "batch": batch,
                 "ns a pixel": f"{1e9 * found[1] / (batch * pixels):.0f}",
-                "peak of estimating above the input, MB": f"{peak_memory(preset, batch, shape):.0f}",
+                "peak of estimating above the input, MB": f"{peak_memory(*expressions(preset, batch, shape)):.0f}",
             }
         )
         print(rows[-1], file=sys.stderr, flush=True)
     if not quick:
         for output in (False, True):
-            peak = f"{peak_memory('seam', 1024, (3, 224, 224), output):.0f}"
+            peak = f"{peak_memory(*expressions('seam', 1024, (3, 224, 224)), output):.0f}"
             row = {"preset": "seam", "image": "3x224x224", "batch": 1024, "ns a pixel": "-"}
             what = "peak of restoring above input and output" if output else "peak of estimating above the input"
             rows.append({**row, f"{what}, MB": peak})
+    return rows
+
+
+def expressions(preset: str, batch: int, shape: tuple[int, ...]) -> tuple[str, str]:
+    return f"made({preset!r}, {shape[0]}, {shape[1:]!r})", f"torch.rand({batch}, *{shape!r})"
+
+
+def pages(quick: bool) -> Rows:
+    """Scanned pages, 8 bits grey, one at a time, with `pages`: time, and peak memory above the page."""
+    sizes = ((1100, 850), (1649, 1166), (3508, 2480), (7016, 4961))
+    restorer = unshift.load("pages")
+    images = {size: torch.randint(0, 256, (1, 1, *size), dtype=torch.uint8) for size in sizes[: 1 if quick else None]}
+    rows = []
+    for size, image in images.items():
+        found = take_turns({"estimate": lambda: restorer.estimate(image)}, 3 if quick else 31)  # noqa: B023
+        peak = peak_memory("unshift.load('pages')", f"torch.randint(0, 256, (1, 1, *{size}), dtype=torch.uint8)")
+        rows.append(
+            {
+                "page": "x".join(map(str, size)),
+                "page, MB": f"{image.nbytes / 2**20:.0f}",
+                "estimate, ms": milliseconds(found["estimate"]),
+                "peak of estimating above the page, MB": f"{peak:.0f}",
+            }
+        )
+        print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
 

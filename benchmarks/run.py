@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from commands import files, genomes, memory, processes, reading
-from inference import classifiers, onnx, sizes, ties
+from inference import classifiers, onnx, pages, sizes, ties
 from timing import ROOT, Rows
 from tuning import blocks, kernels, layers, moves
 
@@ -28,7 +28,7 @@ from reproduction.records import refuse_dirty
 
 STORED, PAGE = ROOT / "benchmarks" / "results.json", ROOT / "docs" / "benchmarks.md"
 SECTIONS = (
-    *(classifiers, onnx, sizes, ties),
+    *(classifiers, onnx, sizes, pages, ties),
     *(files, genomes, reading, memory, processes),
     *(layers, kernels, blocks, moves),
 )

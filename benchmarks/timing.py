@@ -44,19 +44,18 @@ def made(preset: str, channels: int, size: tuple[int, ...], coordinates: Any = N
     return unshift.Restorer(unshift.quantise(net, torch.rand(4, channels, *size)), coordinates=coordinates).eval()
 
 
-def peak_memory(preset: str, count: int, shape: tuple[int, ...], output: bool = False) -> float:
-    """Return the peak in MB above the input of estimating ``count`` images in one call.
+def peak_memory(restorer: str, images: str, output: bool = False) -> float:
+    """Return the peak in MB above the input of estimating images in one call; both are given as expressions.
 
     With ``output``: of restoring them, above the input and the output. Linux only: the kernel's peak is reset first,
     and freed memory is returned to the system, so that earlier allocations do not hide the peak.
     """
     code = (
-        'import ctypes, gc, math, sys, torch; sys.path.insert(0, "benchmarks"); from timing import made, resident;'
-        f"torch.set_num_threads({torch.get_num_threads()}); r = made({preset!r}, {shape[0]}, {shape[1:]!r});"
-        f"x = torch.rand({count}, *{shape!r}); gc.collect(); ctypes.CDLL(None).malloc_trim(0);"
-        "open('/proc/self/clear_refs', 'w').write('5');"
+        'import ctypes, gc, sys, torch, unshift; sys.path.insert(0, "benchmarks"); from timing import made, resident;'
+        f"torch.set_num_threads({torch.get_num_threads()}); r, x = {restorer}, {images};"
+        "gc.collect(); ctypes.CDLL(None).malloc_trim(0); open('/proc/self/clear_refs', 'w').write('5');"
         f"a = resident('VmRSS'); y = {'r(x)' if output else 'r.estimate(x)'};"
-        f"print(resident('VmHWM') - a - {'x.numel() * 4' if output else '0'})"
+        f"print(resident('VmHWM') - a - {'x.nbytes' if output else '0'})"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return int(done.stdout) / 2**20
