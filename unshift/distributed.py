@@ -1,8 +1,8 @@
 """Ranks: the processes of one run, as ``torchrun`` starts them. A single process is rank 0 of 1, without overhead.
 
 Work on many images is split: each rank handles ``share(rows)``, and the results are ``gathered``. Only rank 0 logs and
-writes. Gathered values have the same bits on all ranks, so all ranks decide alike. Results are exchanged through gloo,
-gradients on GPUs through nccl.
+writes. Gathered values have the same bits on all ranks, so all ranks take the same decisions. Results are exchanged
+through gloo, gradients on GPUs through nccl.
 """
 
 from __future__ import annotations

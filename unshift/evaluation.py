@@ -369,7 +369,7 @@ def curve_of(confidence: Tensor, right: Tensor) -> Curve | None:
 
 def _knots(confidence: Tensor, right: Tensor, merged: bool) -> list[tuple[int, int]]:
     """Return the knot of a single group, or the two end knots of merged groups, one step apart as a curve must rise."""
-    # One right and one wrong image more, so that the share is never 0 or 1.
+    # Add one right and one wrong image, so that the share is never 0 or 1.
     share = round(Curve.WHOLE * (float(right.sum()) + 1) / (len(right) + 2))
     if not merged:
         return [(round(Curve.WHOLE * float(confidence.mean())), share)]

@@ -53,8 +53,8 @@ TURNS = ("mirror", "half", "quarter", "flips", "strand", "cube")
 Augment = StrEnum("Augment", ["mirror", "windows"])
 
 PRESET_HELP = (
-    "paper: 486 weights; lines, dense: centred objects; seam: photos; sequence: genomes; scene: scenes; look, "
-    "evidence: turns without shifts (look: images of one size; evidence: of any size)."
+    "paper: the paper's network, 486 weights; lines, dense: centred objects; seam: photos; sequence: genomes; scene: "
+    "scenes; look, evidence: turns without shifts (look: images of one size; evidence: of any size)."
 )
 START_HELP = "Continue from a trained restorer, such as photos, instead of a preset. Useful with few images."
 TURNS_HELP = (

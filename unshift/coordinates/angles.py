@@ -59,7 +59,7 @@ class Angles(Rotating):
 
     def check(self, images: Tensor) -> None:
         if check_images(images) != (self.size, self.size):
-            raise ValueError(f"these angles are of square images of size {self.size}, got shape {tuple(images.shape)}")
+            raise ValueError(f"these coordinates take square images of size {self.size}, got {tuple(images.shape)}")
 
     def canvases(self, images: Tensor) -> list[Tensor]:
         self.check(images)

@@ -17,8 +17,7 @@ from unshift.shifts import add_margin, apply, check_images, format_size
 __all__ = ["MOVES", "Kind", "Moves"]
 
 Kind = Literal["circular", "zeros", "edge", "crop"]
-"""The pixels that enter on one side when the image leaves on the other: the image itself, zeros, its edge, the rest of
-the photo."""
+"""The pixels that fill the side that a move vacates: the image itself, zeros, its edge, or the rest of the photo."""
 MOVES: tuple[Kind, ...] = get_args(Kind)
 PART = 8
 """By default images move by up to this part of their shorter side: 4 of 32 pixels."""

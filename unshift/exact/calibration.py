@@ -50,7 +50,7 @@ def quantise(
         raise ValueError(f"quantise wants 2 <= bits < sum_bits - 2 <= 48, got bits={bits}, sum_bits={sum_bits}")
     for name, parameter in estimator.named_parameters():
         if not torch.isfinite(parameter).all():
-            raise ValueError(f"the estimator's {name} holds NaN or infinity: its training went wrong")
+            raise ValueError(f"the estimator's {name} holds NaN or infinity: its training diverged")
     network = estimator.describe()
     net: Any
     if isinstance(estimator, PoseEstimator):
@@ -105,7 +105,7 @@ class _Calibration:
         return values
 
     def after_local(self, count: int) -> Iterator[Tensor]:
-        """Yield the images, part by part, as they are after ``count`` local layers."""
+        """Yield the outputs of the first ``count`` local layers, part by part."""
         for part in self.blocks:
             yield self._through(list(self.net.local)[:count], self.net.inputs(part))
 

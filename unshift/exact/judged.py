@@ -2,12 +2,12 @@
 
 1. Score all positions (:mod:`unshift.exact.integers`).
 2. Propose the best few of them, by non-maximum suppression (:mod:`unshift.exact.suppression`).
-3. Cut out the window at each proposal, and score it as a whole (:mod:`unshift.exact.poses`). Proposals rank above all
-   other positions, by these scores; the others stay in their order.
+3. Cut out the window at each proposal, and score it as a whole (:mod:`unshift.exact.poses`). Proposals rank by these
+   scores, above all other positions, which keep their order.
 
 An image whose highest score is unique is not periodic, so all its shifts restore different arrays. Step 2 breaks ties
-by restored arrays; so proposals move with the image, and the windows at them are the same for every shift. Images
-whose highest score is tied, all periodic ones among them, keep the scores of step 1.
+by restored arrays. So proposals move with the image, and their windows are the same for every shift. Images whose
+highest score is tied, which include all periodic ones, keep the scores of step 1.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from unshift.exact.scores import Scores
 from unshift.exact.suppression import next_best
 from unshift.shifts import take, unravel
 
-BELOW = 2**52
-"""Proposals rank this far above other positions. With sums below 2^24, no score reaches 2^33."""
+OFFSET = 2**52
+"""Subtracted from the scores of all positions but the proposals. With sums below 2^24, no score reaches 2^33."""
 
 
 def windows_at(images: Tensor, places: Tensor, window: tuple[int, ...]) -> Tensor:
@@ -109,10 +109,10 @@ class JudgedEstimator(IntegerEstimator):
         flat = scores.flatten(1)
         places = self.propose(scores, images)
         assert self.judge.size is not None
-        verdicts = judge(windows_at(images, places, self.judge.size)).view(places.shape)
+        window_scores = judge(windows_at(images, places, self.judge.size)).view(places.shape)
         tied = Scores([flat], (1, *scores.shape[1:])).best()[1]
-        other = flat - BELOW
-        return torch.where(tied[:, None], other, other.scatter(1, places, verdicts)).view(scores.shape)
+        other = flat - OFFSET
+        return torch.where(tied[:, None], other, other.scatter(1, places, window_scores)).view(scores.shape)
 
     @torch.no_grad()
     def reference(self, images: Tensor) -> Tensor:

@@ -93,7 +93,7 @@ def fit_unaligned(
     Args:
         images: As for :func:`unshift.fit`.
         plan: The settings of every fit.
-        classifier: Chooses the move of all images that alignment leaves open.
+        classifier: Classifier that chooses the global move.
         checkpoint: File of the present round, the scorer of the one before, and the shares of images that moved.
         resume: Continue from this file.
 
@@ -130,7 +130,7 @@ def fit_unaligned(
         if store is not None:
             store.load(run, state)
             state = None
-        before, restorer = restorer, plan.finish(run, store, warn=restorer is not None)  # the first need not be good
+        before, restorer = restorer, plan.finish(run, store, warn=restorer is not None)  # the first may be poor
         if chosen:
             break
         if before is not None:

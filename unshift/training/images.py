@@ -288,7 +288,7 @@ def _describe(rows: Tensor, images: Tensor) -> Tensor:
 
 
 def _usable(surveyed: Survey, reader: Reader, drop: bool) -> Tensor:
-    """Return the rows of images with a position to learn. Raise a ``ValueError`` for others, or drop them."""
+    """Return the rows of images that are neither constant nor shifted copies. Raise a ``ValueError`` or drop others."""
     count = len(surveyed.rows)
     if count < 2:
         raise ValueError(f"fit needs at least two images, got {count}")
