@@ -12,7 +12,7 @@ import pikepdf
 import pypdfium2
 import pytest
 import torch
-from commands import bad, good
+from commands import bad, good, read_image
 from PIL import Image
 
 import unshift
@@ -182,3 +182,22 @@ def test_a_jpeg_is_turned_without_decoding_where_its_size_allows(judge):
         band("RGB", size).transpose(Image.Transpose.ROTATE_180).save(f"in/{name}.jpg")
     good("restore", "in", "-r", judge, "-o", "out")
     assert {row["file"]: row["written"] for row in rows("out")} == {"whole.jpg": "lossless", "part.jpg": "lossy"}
+
+
+@pytest.mark.skipif(not shutil.which("jpegtran"), reason="needs jpegtran of libjpeg-turbo-progs")
+@pytest.mark.parametrize("group", ["mirror", "half", "flips"])
+def test_a_jpeg_is_turned_by_the_group_of_the_restorer(group):
+    """Element 1 is a quarter turn in some groups only."""
+    torch.manual_seed(0)
+    net = unshift.PoseEstimator(3, channels=(4,), kernel_size=3, stride=2)
+    restorer = unshift.Restorer(unshift.quantise(net, torch.rand(8, 3, 16, 16)), coordinates=Poses(group))
+    restorer.save("r.safetensors")
+    Path("in").mkdir()
+    for number in range(8):
+        noise = np.random.default_rng(number).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(f"in/{number}.jpg", quality=95, subsampling=0)
+    good("restore", "in", "-r", "r.safetensors", "-o", "out")
+    assert len({row["turn"] for row in rows("out")}) > 1
+    for number in range(8):
+        wanted, found = restorer(read_image(f"in/{number}.jpg")), read_image(f"out/{number}.jpg")
+        assert np.abs(np.asarray(wanted, dtype=float) - np.asarray(found)).mean() < 10

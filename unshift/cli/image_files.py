@@ -34,6 +34,8 @@ TIFF_TAGS = (269, 270, 271, 272, 282, 283, 285, 296, 305, 306, 315, 316, 700, 33
 """Metadata of TIFF files: texts, resolution, XMP, IPTC, Photoshop and map coordinates (GeoKeys, GDAL)."""
 TIFF_FOLDERS = (0x8769, 0x8825)
 """The folders of Exif and GPS tags in TIFF files."""
+QUARTERS = {"0°": 0, "90°": 90, "180°": 180, "270°": 270}
+"""The names of quarter turns, and the degrees clockwise that undo each."""
 ORIENTED = (b"XML:com.adobe.xmp\0", b"Raw profile type exif\0")
 """Texts of PNG files with the orientation, which must not be copied: the pixels are written upright."""
 
@@ -251,13 +253,15 @@ def write_moved(picture: Picture, model: Restorer | Chain, pose: Estimate) -> st
         image, values = picture.smooth, picture.values
     moved = model.undo(values, pose)
     restored = with_pixel_values(image, moved)
-    if model.coordinates.labels.reads == {"turn"} and _turn_jpeg(picture, moved.shape[2:], int(pose.turn or 0)):
+    labels = model.coordinates.labels
+    degrees = QUARTERS.get(labels.turns[int(pose.turn or 0)]) if labels.reads == {"turn"} else None
+    if degrees and _turn_jpeg(picture, moved.shape[2:], degrees):
         return "lossless"
     write(restored, picture.destination, picture.source)
     if image.format in LOSSY:
         pictures = image.info["pictures"]
         return "lossy" if pictures == 1 else f"lossy, first of {pictures} images"
-    scenes = model.coordinates.labels.scenes
+    scenes = labels.scenes
     crops = scenes or any(stage.coordinates.describe().get("pad") for stage in model.stages)
     try:
         written = decode(picture.destination)
@@ -274,8 +278,8 @@ def write_moved(picture: Picture, model: Restorer | Chain, pose: Estimate) -> st
     return "resized" if picture.scaled else "lossless" if intact else "cropped" if exact else "interpolated"
 
 
-def _turn_jpeg(picture: Picture, size: Sequence[int], turn: int) -> bool:
-    """Turn a JPEG clockwise by quarter turns without decoding it, and return whether that was possible.
+def _turn_jpeg(picture: Picture, size: Sequence[int], degrees: int) -> bool:
+    """Turn a JPEG clockwise by 90, 180 or 270 degrees without decoding it, and return whether that was possible.
 
     This needs the program ``jpegtran`` (libjpeg-turbo), sides that its blocks divide, and no EXIF orientation. The file
     is turned back and must then have the pixels of the input.
@@ -283,17 +287,17 @@ def _turn_jpeg(picture: Picture, size: Sequence[int], turn: int) -> bool:
     from PIL import Image
 
     program, turned = shutil.which("jpegtran"), picture.destination
-    if program is None or picture.image.format != "JPEG" or picture.scaled or not turn:
+    if program is None or picture.image.format != "JPEG" or picture.scaled:
         return False
     with Image.open(picture.source) as image:
         if image.getexif().get(274, 1) != 1:
             return False
         pixels = image.tobytes()
     words = [program, "-copy", "all", "-perfect", "-rotate"]
-    forth = subprocess.run([*words, str(90 * turn), "-outfile", turned, picture.source], capture_output=True)
+    forth = subprocess.run([*words, str(degrees), "-outfile", turned, picture.source], capture_output=True)
     if forth.returncode:
         return False
-    back = subprocess.run([*words, str(360 - 90 * turn), turned], capture_output=True)
+    back = subprocess.run([*words, str(360 - degrees), turned], capture_output=True)
     with Image.open(turned) as one, Image.open(io.BytesIO(back.stdout)) as other:
         return one.size == tuple(size)[::-1] and other.tobytes() == pixels
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unshift.cli.document_files import is_document, pages_of, turn_document
-from unshift.cli.image_files import Picture, Reader, Refused, write_moved
+from unshift.cli.image_files import QUARTERS, Picture, Reader, Refused, write_moved
 from unshift.cli.processes import cores
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Result:
 def turns_pages(model: Restorer | Chain) -> bool:
     """Return whether a restorer undoes quarter turns and nothing else, as the rotation entry of a PDF does."""
     labels = model.coordinates.labels
-    return bool(labels.reads == {"turn"} and len(labels.turns) == 4)
+    return bool(labels.reads == {"turn"} and labels.turns == tuple(QUARTERS))
 
 
 @dataclass(frozen=True)
