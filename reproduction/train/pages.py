@@ -31,7 +31,10 @@ SIDE, TILE = 256, 800
 """Sizes of the crops to learn from, and of the part of each page that they are cut from."""
 SCALES = (0.38, 0.85)
 """Crops are reduced to these shares of a rendered page's resolution: the network sees longer sides of 650 to 1,300."""
-BATCH, STEPS, RATE, AVERAGE = 16, 16000, 0.005, 0.999
+BATCH, AVERAGE = 16, 0.999
+PHASES = ((16000, 0.005, {}), (12000, 0.003, {"set": 3, "he": 6}))
+"""Steps, learning rate, and how much more often to show the pages set here (in one language): those learnt last."""
+STEPS = sum(steps for steps, _, _ in PHASES)
 SHARPNESS = 4
 """Factor of the scores in the loss: means over all positions differ little at first."""
 NETWORK: dict[str, Any] = {
@@ -70,16 +73,16 @@ def tiles(package: str, language: str | None = None) -> np.ndarray:
     return np.load(path, mmap_mode="r")
 
 
-def training_tiles() -> list[np.ndarray]:
+def training_tiles() -> dict[str, np.ndarray]:
     """Return the parts of pages to learn from, by package; of those set here, by language."""
-    found = [*map(tiles, PACKAGES["train"]), *(tiles("set", language) for language in SET["train"][2])]
-    return [each for each in found if len(each)]
+    found = {package: tiles(package) for package in PACKAGES["train"]}
+    found |= {language: tiles("set", language) for language in SET["train"][2]}
+    return {name: each for name, each in found.items() if len(each)}
 
 
-def crop(sources: list[np.ndarray], chance: np.random.Generator) -> np.ndarray:
+def crop(sources: list[np.ndarray], shares: np.ndarray, chance: np.random.Generator) -> np.ndarray:
     """Return a random crop that is not blank, aged three times out of four."""
-    shares = np.array([len(source) ** 0.6 for source in sources])
-    source = sources[chance.choice(len(sources), p=shares / shares.sum())]
+    source = sources[chance.choice(len(sources), p=shares)]
     tile = np.asarray(source[chance.integers(len(source))])
     for _ in range(4):
         side = min(SIDE / math.exp(chance.uniform(*map(math.log, SCALES))), TILE)
@@ -94,13 +97,27 @@ def crop(sources: list[np.ndarray], chance: np.random.Generator) -> np.ndarray:
 class Crops(Dataset[Tensor]):
     """Batches of crops, one for each step; the step is the seed."""
 
-    def __init__(self, sources: list[np.ndarray]) -> None:
-        self.sources = sources
+    def __init__(self, sources: dict[str, np.ndarray]) -> None:
+        self.sources = list(sources.values())
+        self.shares = []
+        for _, _, more in PHASES:
+            often = [more.get(name, more.get("set", 1) if name in SET["train"][2] else 1) for name in sources]
+            shares = np.array(often) * np.array([len(source) for source in self.sources]) ** 0.6
+            self.shares.append(shares / shares.sum())
 
     def __getitem__(self, step: int) -> Tensor:
         torch.set_num_threads(1)
-        chance = np.random.default_rng(step)
-        return torch.from_numpy(np.stack([crop(self.sources, chance) for _ in range(BATCH)]))
+        chance, shares = np.random.default_rng(step), self.shares[phase_of(step)[0]]
+        return torch.from_numpy(np.stack([crop(self.sources, shares, chance) for _ in range(BATCH)]))
+
+
+def phase_of(step: int) -> tuple[int, float]:
+    """Return the number of a step's phase, and its learning rate."""
+    for number, (steps, rate, _) in enumerate(PHASES):
+        if step < steps:
+            break
+        step -= steps
+    return number, rate * min(1, (step + 1) / 100) * (0.5 + 0.5 * math.cos(math.pi * step / steps)) + 1e-5
 
 
 def fit(path: Path) -> unshift.PoseEstimator:
@@ -113,9 +130,9 @@ def fit(path: Path) -> unshift.PoseEstimator:
     network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     parameters = list(network.parameters())
     average = [p.detach().clone() for p in parameters]
-    optimizer = Muon(parameters, RATE)
+    optimizer = Muon(parameters, PHASES[0][1])
     sources = training_tiles()
-    print(len(sources), "packages and languages,", sum(map(len, sources)), "pages", flush=True)
+    print(len(sources), "packages and languages,", sum(map(len, sources.values())), "pages", flush=True)
     first, running, started = 0, math.log(4), time.monotonic()
     state = path.with_suffix(".checkpoint")
     if state.exists():
@@ -125,7 +142,7 @@ def fit(path: Path) -> unshift.PoseEstimator:
         optimizer.load_state_dict(saved["optimizer"])
     for step, made in enumerate(DataLoader(Crops(sources), None, sampler=range(first, STEPS), num_workers=2), first):
         for group in optimizer.param_groups:
-            group["lr"] = RATE * min(1, (step + 1) / 100) * (0.5 + 0.5 * math.cos(math.pi * step / STEPS)) + 1e-5
+            group["lr"] = phase_of(step)[1]
         crops = made.float()[:, None] / 255
         turned = torch.cat([torch.rot90(crops, turn, (2, 3)) for turn in range(4)])
         with torch.autocast("cpu", torch.bfloat16):
@@ -170,7 +187,7 @@ def finish(network: unshift.PoseEstimator) -> unshift.Restorer:
     restorer.metadata |= {
         "data": "pages of Debian packages",
         "preset": "custom",
-        "train_images": sum(map(len, training_tiles())),
+        "train_images": sum(map(len, training_tiles().values())),
         "steps": STEPS,
         "batch_size": BATCH,
         "seed": 0,
