@@ -113,10 +113,11 @@ class Crops(Dataset[Tensor]):
 
 def phase_of(step: int) -> tuple[int, float]:
     """Return the number of a step's phase, and its learning rate."""
-    for number, (steps, rate, _) in enumerate(PHASES):
-        if step < steps:
-            break
-        step -= steps
+    number = 0
+    while step >= PHASES[number][0]:
+        step -= PHASES[number][0]
+        number += 1
+    steps, rate, _ = PHASES[number]
     return number, rate * min(1, (step + 1) / 100) * (0.5 + 0.5 * math.cos(math.pi * step / steps)) + 1e-5
 
 
