@@ -38,7 +38,7 @@ def chained(coordinates: Coordinates, network: dict[str, Any], recipe: dict[str,
 
 def train(**options: Any) -> unshift.Chain:
     """Fit the centre, and the angle of a digit that is centred to about a pixel."""
-    recipe: Any = {"epochs": 6, "learning_rate": 0.005, "augment": [turned_off_centre]}
+    recipe: Any = {"epochs": 12, "learning_rate": 0.005, "augment": [turned_off_centre]}
     return chained(Angles(32), NETWORK, recipe, **options)
 
 
