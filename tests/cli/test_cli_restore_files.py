@@ -180,7 +180,7 @@ KILLED = {
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
-    ("command", "kills"), [("restore", 3), *(pytest.param(name, 20, marks=pytest.mark.slow) for name in KILLED)]
+    ("command", "kills"), [("restore", 2), *(pytest.param(name, 20, marks=pytest.mark.slow) for name in KILLED)]
 )
 def test_kills_leave_no_process_and_the_next_run_leaves_nothing_stale(command, kills, made, pixels, monkeypatch):
     write_pngs("in", pixels, 200)
