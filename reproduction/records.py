@@ -20,7 +20,7 @@ import torch
 import unshift
 from unshift.files import write_atomically
 
-__all__ = ["RESULTS", "Options", "Result", "commit", "is_ancestor", "read", "refuse_dirty", "write"]
+__all__ = ["RESULTS", "Options", "Result", "commit", "is_ancestor", "percent", "read", "refuse_dirty", "write"]
 
 Result = dict[str, Any]
 """One measurement, as JSON holds it. Pixels go under the key ``pictures``, which is not stored."""
@@ -41,6 +41,11 @@ class Options:
     progress: bool = True
     methods: tuple[str, ...] = ()
     """Further rows of ``rivals``: functions, as ``module:function``."""
+
+
+def percent(condition: torch.Tensor) -> float:
+    """Return the share of true entries in percent."""
+    return 100 * float(condition.double().mean())
 
 
 def _git(*words: str, root: Path = ROOT) -> str:

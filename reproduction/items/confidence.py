@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 import unshift
-from reproduction import plots
 from reproduction.images import images_of
 from reproduction.records import Options, Result
-from reproduction.tables import Block, Picture, Row, Table
+from reproduction.tables import Block, Row, Table
 from unshift.data import prepare, to_float
 from unshift.evaluation import judged_on, reliability
 
@@ -83,7 +82,7 @@ def _separation(inside: Tensor, outside: Tensor) -> float:
 
 
 def tables(results: dict[str, Any], case: str) -> list[Block]:
-    """Return the risk before and after calibration, its plot, and the confidences of other images."""
+    """Return the risk before and after calibration, and the confidences of other images."""
     result = results[case]
     own, before = result["after"], result["before"]
     forms = ["{:.4f}", *["{:.2f}"] * len(COVERAGES)]
@@ -99,7 +98,7 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
         f"the share of images with the highest confidence; {result['within_1']:.2%} of all are restored to within 1 "
         "pixel. Calibration error: expected, over 15 bins of equal width. Calibration keeps the order, and so the risk."
     )
-    mean = sum(sure * count for sure, _, count in own["bins"]) / own["images"]
+    mean = sum(confidence * count for confidence, _, count in own["bins"]) / own["images"]
     kinds = {"its own test images": {**result, "confidence": mean, "separation": None}, **result["others"]}
     foreign = [
         Row(
@@ -113,26 +112,11 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
         f"Rejected: in %, with min_confidence={THRESHOLD}. Separation: how often one of its own images has a higher "
         "confidence than one of that kind (area under the ROC curve; 0.5 is chance)."
     )
-    worth = {"before": before, "calibrated": own}
     return [
         Table("", columns, rows, [note]),
-        Picture(f"confidence-{case}-calibration", "Share restored exactly against confidence", lambda: _draw(worth)),
         Table("images", ["n", "mean confidence", "rejected", "separation"], foreign, [foreign_note]),
     ]
 
 
 def _risk_at(worth: Mapping[str, Any], coverage: float) -> float:
     return float(next(wrong for share, wrong, _ in worth["risk"] if share >= coverage - 1e-9))
-
-
-def _draw(worth: Mapping[str, Any]) -> bytes:
-    figure, axes = plots.axes(4.6, 4.0)
-    axes.plot([0, 1], [0, 1], color=plots.PAPER, linewidth=1)
-    for color, (name, one) in zip(plots.LINES, worth.items(), strict=False):
-        confidence, share, count = zip(*one["bins"], strict=True)
-        axes.plot(confidence, share, color=color, label=name)
-        axes.scatter(confidence, share, [8 + 120 * n / one["images"] for n in count], color=color)
-    axes.set_xlabel("confidence")
-    axes.set_ylabel("share restored exactly")
-    axes.legend(frameon=False, loc="upper left")
-    return plots.png(figure)

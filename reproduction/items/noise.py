@@ -19,7 +19,7 @@ import unshift
 from reproduction.classifiers import frozen, resized
 from reproduction.images import labelled
 from reproduction.items import imagenet
-from reproduction.records import Options, Result
+from reproduction.records import Options, Result, percent
 from reproduction.tables import Block, Row, Table
 from unshift.evaluation import predict
 
@@ -68,9 +68,9 @@ def _measured(name: str, data: str, behind: str, options: Options) -> Result:
         noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0)) * level / 255
         noisy = (images + noise).clamp(0, 1)
         after = restorer.estimate(noisy)
-        rows["answer"].append(_share(_differ(before, after)))
-        rows["bare"].append(_share(predict(model, noisy) != bare))
-        rows["restored"].append(_share(predict(model, restorer.undo(noisy, after)) != restored))
+        rows["answer"].append(percent(_differ(before, after)))
+        rows["bare"].append(percent(predict(model, noisy) != bare))
+        rows["restored"].append(percent(predict(model, restorer.undo(noisy, after)) != restored))
     return {"images": len(images), "seed": 0, "classifier": behind, **rows}
 
 
@@ -82,10 +82,6 @@ def _differ(one: Any, other: Any) -> Tensor:
     if one.angle is not None:
         differ |= ((one.angle - other.angle + 180) % 360 - 180).abs() > 1
     return differ
-
-
-def _share(changed: Tensor) -> float:
-    return 100 * float(changed.double().mean())
 
 
 def tables(results: dict[str, Any], case: str) -> list[Block]:

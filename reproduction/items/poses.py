@@ -18,7 +18,7 @@ import unshift
 from reproduction import plots
 from reproduction.classifiers import WEIGHTS, frozen
 from reproduction.images import labelled
-from reproduction.records import Options, Result
+from reproduction.records import Options, Result, percent
 from reproduction.tables import Block, Picture, Row, Table
 from reproduction.translation import Memo
 from unshift.data.catalogue import find
@@ -60,8 +60,8 @@ def measure(case: str, options: Options) -> Result:
         "undoes": coordinates.labels.undoes,
         "upright": 100 * accuracy(classifier, images, labels),
         "bare": bare,
-        "restored": [100 * float((verdict == labels).double().mean()) for verdict in verdicts],
-        "consistent": 100 * float((same == same[0]).all(0).double().mean()),
+        "restored": [percent(verdict == labels) for verdict in verdicts],
+        "consistent": percent((same == same[0]).all(0)),
         "verified": unshift.verify(restorer, images[:few], moves=moves, progress=options.progress).as_dict(),
         "pictures": _pictures(restorer, images[:16], options.seeds[0]),
     } | (by_class(restorer, images, labels) if case == "photos" else {})
@@ -72,8 +72,8 @@ def by_class(restorer: Any, images: Tensor, labels: Tensor) -> Result:
     stays = torch.cat([restorer.estimate(part).turn == 0 for part in images.split(500)])
     names = find("cifar10").classes
     held = [100 * epoch["exact"] for epoch in restorer.metadata["history"]]
-    shares = {name: 100 * float(stays[labels == at].double().mean()) for at, name in enumerate(names)}
-    return {"turns_found": {"all": 100 * float(stays.double().mean()), **shares}, "held_out_by_epoch": held}
+    shares = {name: percent(stays[labels == at]) for at, name in enumerate(names)}
+    return {"turns_found": {"all": percent(stays), **shares}, "held_out_by_epoch": held}
 
 
 def _pictures(restorer: Any, images: Tensor, seed: int) -> Result:

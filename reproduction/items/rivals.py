@@ -34,7 +34,7 @@ import unshift
 from reproduction import classifiers, plots
 from reproduction.classifiers import Frozen, Recipe, frozen
 from reproduction.images import images_of, labelled
-from reproduction.records import Options, Result
+from reproduction.records import Options, Result, percent
 from reproduction.spatial_transformer import SpatialTransformer
 from reproduction.tables import Block, Picture, Row, Style, Table
 from reproduction.translation import FACTS, Memo, training_note
@@ -480,9 +480,9 @@ def _entry(rival: Rival, shifted: list[Tensor], contest: Contest) -> Result:
     return {
         **{key: getattr(rival, key) for key in facts},
         "images": count,
-        "accuracy": [100 * float((each == contest.labels[:count]).double().mean()) for each in verdicts],
-        "consistent": 100 * float((verdicts == verdicts[0]).all(0).double().mean()),
-        "same_bits": 100 * float(bits.all(0).double().mean()),
+        "accuracy": [percent(each == contest.labels[:count]) for each in verdicts],
+        "consistent": percent((verdicts == verdicts[0]).all(0)),
+        "same_bits": percent(bits.all(0)),
         "milliseconds": _milliseconds(rival, contest.images),
     }
 

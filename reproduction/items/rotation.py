@@ -20,7 +20,7 @@ import unshift
 from reproduction import plots
 from reproduction.classifiers import frozen, resized
 from reproduction.images import images_of
-from reproduction.records import Options, Result
+from reproduction.records import Options, Result, percent
 from reproduction.tables import Block, Picture, Row, Table
 from unshift.coordinates import rotate
 from unshift.data import resize, to_float
@@ -53,7 +53,7 @@ def measure(case: str, options: Options) -> Result:
     accuracy: dict[str, dict[str, float]] = {}
     for key, native in (("accuracy", False), ("accuracy_native", True)):
         classes, angles = _classify(model, restorers, digits, applied, native, options)
-        accuracy[key] = {name: 100 * float((found == labels).double().mean()) for name, found in classes.items()}
+        accuracy[key] = {name: percent(found == labels) for name, found in classes.items()}
         if not native:
             errors = {name: ((angle - applied + 180) % 360 - 180).abs() for name, angle in angles.items()}
     few = enlarge(digits[: 3 if options.quick else VERIFIED])
@@ -65,8 +65,7 @@ def measure(case: str, options: Options) -> Result:
         "restorers": list(RESTORERS),
         **accuracy,
         "errors": {
-            name: {"median": float(error.median()), "within_10": 100 * float((error <= 10).double().mean())}
-            for name, error in errors.items()
+            name: {"median": float(error.median()), "within_10": percent(error <= 10)} for name, error in errors.items()
         },
         "checks": {name: unshift.verify(restorer, few).as_dict() for name, restorer in restorers.items()},
         "pictures": _pictures(restorers[RESTORERS[0]], model, digits[:24], labels[:24]),

@@ -28,7 +28,7 @@ import unshift
 from reproduction import plots
 from reproduction.classifiers import Recipe, frozen, train
 from reproduction.images import images_of, labelled
-from reproduction.records import Options, Result
+from reproduction.records import Options, Result, percent
 from reproduction.spatial_transformer import SpatialTransformer
 from reproduction.tables import Block, Picture, Row, Table
 from unshift.coordinates import Pose
@@ -132,7 +132,7 @@ def _shifted(restorer: Any, scenes: Tensor) -> list[Tensor]:
 def _consistency(classifier: Callable[[Tensor], Tensor], draws: list[Tensor]) -> float:
     """Return the percentage of images with the same prediction in all draws."""
     predicted = torch.stack([predict(classifier, images) for images in draws])
-    return 100 * float((predicted == predicted[0]).all(0).double().mean())
+    return percent((predicted == predicted[0]).all(0))
 
 
 def _pictures(restorer: Any, digits: Tensor, seed: int) -> Result:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import unshift
 from reproduction.classifiers import frozen
 from reproduction.images import images_of, labelled
-from reproduction.records import Options, Result
+from reproduction.records import Options, Result, percent
 from reproduction.tables import Block, Row, Style, Table
 from unshift.data import prepare
 from unshift.evaluation import accuracy, restoration_rates
@@ -80,7 +80,7 @@ def _together(restorer: Any, images: Tensor) -> float:
     shift = restorer.estimate(images).shift
     places, counts = shift.unique(dim=0, return_counts=True)
     off = (shift - places[counts.argmax()]) % 32
-    return 100 * float((torch.minimum(off, 32 - off).amax(1) <= 1).double().mean())
+    return percent(torch.minimum(off, 32 - off).amax(1) <= 1)
 
 
 def tables(results: dict[str, Any], case: str) -> list[Block]:
