@@ -30,7 +30,7 @@ from reproduction.packages import debian, debian_source
 from unshift.data import root
 from unshift.files import write_atomically
 
-__all__ = ["PACKAGES", "Page", "age", "fetched", "pages", "scans", "shown"]
+__all__ = ["PACKAGES", "Page", "age", "complete", "fetch", "pages", "scans", "shown"]
 
 MOST = 160
 """Largest number of pages of a package."""
@@ -201,6 +201,19 @@ def pages(role: str, package: str) -> list[Page]:
     with zipfile.ZipFile(path) as archive:
         rows = json.loads(archive.read("pages.json"))
         return [Page(**{**row, "png": archive.read(f"{at}.png")}) for at, row in enumerate(rows)]
+
+
+def complete() -> bool:
+    """Return whether the pages and scans of the test are here."""
+    rendered_pages = [home() / f"test-{package}.zip" for package in (*PACKAGES["test"], "set")]
+    return all(path.exists() for path in (*rendered_pages, home() / LEPTONICA))
+
+
+def fetch() -> None:
+    """Download and render the pages and scans of the test."""
+    for package in (*PACKAGES["test"], "set"):
+        pages("test", package)
+    scans()
 
 
 def documents(package: str) -> Iterator[tuple[str, bytes]]:

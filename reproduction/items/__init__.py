@@ -34,6 +34,7 @@ ITEMS = [
     "rivals",
     "genomes",
     "light-curves",
+    "pages",
     "confidence",
     "moves",
     "noise",
