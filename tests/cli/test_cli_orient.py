@@ -214,7 +214,9 @@ def test_places_that_must_not_be_written(model, tmp_path):
 def test_a_full_disk_and_a_closed_pipe_are_one_line(model, tmp_path):
     (tmp_path / "in.fa").write_bytes(fasta({f"g{n}": sequence(5_000, n) for n in range(4)}))
     command = ("orient", tmp_path / "in.fa", "-r", model, "--quiet")
-    assert "/dev/full" in bad(*command, "-o", "/dev/full")
+    assert "/dev/full" in bad(*command, "-o", "/dev/full", "--table", tmp_path / "t.tsv")
+    assert not (tmp_path / "t.tsv").exists()
+    assert "g0" in bad("orient", tmp_path / "in.fa", tmp_path / "in.fa", "-r", model)
     with Path("/dev/full").open("w") as full:
         process = subprocess.run(
             [sys.executable, "-m", "unshift", *map(str, command)],

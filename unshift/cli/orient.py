@@ -133,9 +133,14 @@ def orient_files(
         row |= found | {"result": LOW}
         if found["confidence"] >= min_confidence:
             row["result"], texts[segment.name] = "turned", text
-    _write(compressed(assembly.write(texts), out), out, force)
     if table:
         write_table(table, rows, force, delimiter="," if table.suffix == ".csv" else "\t")
+    try:
+        _write(compressed(assembly.write(texts), out), out, force)
+    except (OSError, ValueError):
+        if table and table.is_file():
+            table.unlink()
+        raise
     _summarise(rows, min_confidence)
     return rows
 

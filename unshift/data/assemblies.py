@@ -64,13 +64,13 @@ class Assembly:
 
 def read_assembly(paths: Sequence[Path]) -> Assembly:
     """Read FASTA files, or one GFA file: plain, gzip or bzip2, or ``-`` for stdin."""
-    contents = {path: read_bytes(path) for path in paths}
-    if graph := next((path for path, content in contents.items() if re.match(rb"\s*[HSLPWCJ]\t", content)), None):
-        if len(paths) > 1:
-            raise ValueError(f"{graph} is a GFA file, and there are other inputs; orient it alone")
-        return _read_gfa(graph, contents[graph].decode("latin-1"))
     segments, widths = [], [0]
-    for path, content in contents.items():
+    for path in paths:
+        content = read_bytes(path)
+        if re.match(rb"\s*[HSLPWCJ]\t", content):
+            if len(paths) > 1:
+                raise ValueError(f"{path} is a GFA file, and there are other inputs; orient it alone")
+            return _read_gfa(path, content.decode("latin-1"))
         records = read_fasta(path, content)
         segments += [Segment(record, bool(CIRCULAR.search(record.header))) for record in records]
         lines = [len(line.rstrip()) for line in content.split(b"\n") if line.strip() and not line.startswith(b">")]
