@@ -46,6 +46,8 @@ class Mitogenome(NamedTuple):
     """By genus: every fourth for the test, an eighth to calibrate on."""
     test_order: bool
     """Whether its order is held out in the split by order: every fourth."""
+    mended: int = 0
+    """Bases from the annotated start to this one."""
 
 
 @functools.cache
@@ -81,6 +83,7 @@ def genomes() -> tuple[Mitogenome, ...]:
             genus,
             splits.get(places[genus] % 8, "train"),
             order[genus] in held,
+            starts.get(name) or 0,
         )
         for name, genus, text, group in named
     )
@@ -133,8 +136,8 @@ def find_starts() -> dict[str, int | None]:
     """Return the starts to correct, as offsets from the annotated one; None for a genome without the gene at its start.
 
     The gene is searched by its letters (log odds of the first 40, by class) and by Debian's ``aragorn``. A start is
-    corrected if both find the same other base and the letters fit better by 10 nats, or if they find bases next to each
-    other and the letters fit better by 30. A genome is dropped if neither finds the gene.
+    corrected if the letters fit better by 30 nats at another base, or by 10 at one where ``aragorn`` finds the gene. A
+    genome is dropped if neither finds the gene.
     """
     heads = {name: text[-60:] + text[:140] for name, (text, _) in deposited().items()}
     counts: dict[str, list[Counter[str]]] = {}
@@ -157,7 +160,7 @@ def find_starts() -> dict[str, int | None]:
         if gene is None:
             if fits[best] < 0:
                 starts[name] = None
-        elif best * gene > 0 and (gain >= 10 if best == gene else abs(best - gene) == 1 and gain >= 30):
+        elif gain >= 30 or (gain >= 10 and best == gene):
             starts[name] = best
     return starts
 
