@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [SECTION...] [--threads N] [--quick] [--dirty]
 
-Writes ``benchmarks/results.json`` and renders it into ``docs/benchmarks.md``; other sections stay as they were.
+Writes ``benchmarks/results.json`` and renders it into ``docs/benchmarks.md``. Other sections are not changed.
 Contenders alternate, so that other load on the machine affects all of them. Times are medians with quartiles. Peak
 memory is measured in a separate process, without its input and output.
 """
@@ -27,11 +27,9 @@ from tuning import blocks, kernels, layers, moves
 from reproduction.records import refuse_dirty
 
 STORED, PAGE = ROOT / "benchmarks" / "results.json", ROOT / "docs" / "benchmarks.md"
-SECTIONS = (
-    *(classifiers, onnx, sizes, pages, ties),
-    *(files, genomes, reading, memory, processes),
-    *(layers, kernels, blocks, moves),
-)
+SHOWN = (classifiers, onnx, sizes, pages, ties, files, genomes, reading, memory, processes)
+SECTIONS = (*SHOWN, layers, kernels, blocks, moves)
+"""All sections. The last four, which measure the choice of constants, are stored but not shown on the page."""
 
 
 def table(rows: Rows) -> str:
@@ -48,9 +46,10 @@ def prose(section: Callable[[bool], Rows]) -> str:
 def render(stored: dict[str, Any]) -> str:
     parts = [
         "# Benchmarks\n\nRendered from `benchmarks/results.json` by `python benchmarks/run.py`. Contenders alternate "
-        "within one run: trust the ratios more than the milliseconds. Medians, with quartiles in brackets.\n"
+        "within one run: trust the ratios more than the milliseconds. Medians, with quartiles in brackets. That file "
+        "also has the sections that measure the choice of constants.\n"
     ]
-    for section in SECTIONS:
+    for section in SHOWN:
         if found := stored.get(section.__name__):
             about = f"{found['threads']} threads, torch {found['torch']}, {found['machine']}, {found['seconds']:.0f} s"
             about += f", commit {found['commit']}" if found.get("commit") else ""
@@ -59,11 +58,11 @@ def render(stored: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     names = [section.__name__ for section in SECTIONS]
     parser.add_argument("sections", nargs="*", help=f"of {', '.join(names)}; default: all")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--quick", action="store_true", help="few repetitions, to see that it runs; nothing is written")
+    parser.add_argument("--quick", action="store_true", help="few repetitions, as a test; nothing is written")
     parser.add_argument("--dirty", action="store_true", help="write although the checkout has uncommitted changes")
     arguments = parser.parse_args()
     if unknown := set(arguments.sections) - set(names):

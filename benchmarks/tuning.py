@@ -85,7 +85,7 @@ def blocks(quick: bool) -> Rows:
     rows, usual = [], inference.BLOCK
     for power in (18, 20) if quick else (17, 18, 19, 20, 21, 22, 24):
         inference.BLOCK = 2**power
-        row: dict[str, Any] = {"numbers": f"2^{power}{' (used)' if 2**power == usual else ''}"}
+        row: dict[str, Any] = {"values": f"2^{power}{' (used)' if 2**power == usual else ''}"}
         for name, shape in cases.items():
             restorer, images = unshift.load(name), torch.rand(*shape)
             found = take_turns({"restore": lambda: restorer(images)}, 3 if quick else 9)  # noqa: B023

@@ -52,7 +52,7 @@ def parts() -> dict[str, list[Block]]:
     main = made["table1-mnist"][0]
     assert isinstance(main, Table)
     rows = [row for row in main.rows if row.style in ("bare", "restored") and "paper" not in row.label]
-    made["headline"] = [replace(main, rows=rows, notes=[main.notes[0].partition(" ±")[0]])]
+    made["headline"] = [replace(main, rows=rows, notes=main.notes[:1])]
     return made
 
 

@@ -234,8 +234,6 @@ def table(result: Result, paper: Mapping[str, Any] | None = None, unit: str = "p
         f"Accuracy in %, {result['data']}, n = {result['bare_images']:,}, random circular shifts in both directions, "
         f"seed{'s' if several else ''} {', '.join(map(str, result['seeds']))}."
     )
-    if several:
-        note += " ±: standard deviation over seeds. Consistent: images with the same prediction for all seeds."
     notes = [note, *(_effect_note(result, name) for name in result["restored"]), training_note(result)]
     columns = [str(scope) for scope in result["scopes"]]
     return Table(f"shift up to ({unit})", columns, rows, [text for text in notes if text])
