@@ -175,8 +175,8 @@ def nothing(contest: Contest) -> Rival:
 def restored(contest: Contest) -> Rival:
     """Our restorer before the classifier."""
     restorer, name = contest.restorer, contest.setting.restorer
-    network = unshift.ShiftEstimator(**restorer.scorer.describe()["network"])
-    parameters = sum(p.numel() for p in network.parameters())
+    weights = restorer.scorer.state_dict().items()
+    parameters = sum(tensor.numel() for key, tensor in weights if key.endswith(("weight", "bias")))
     views: Views = lambda x: iter([restorer(x)])  # noqa: E731
     return Rival(f"unshift ({name})", contest.model, views, parameters=parameters, style="restored")
 
