@@ -510,7 +510,7 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
     """Return the table, and accuracy against time."""
     result = results[case]
     entries = result["rivals"]
-    names = result.get("columns", list(SHIFTS))
+    names = result["columns"]
     columns = [*names, "consistent", "same bits", "ms/image", "passes", "parameters added", "labels", "retrained"]
     rated = [_rated(entry) for entry in entries]
     whole = [entry for entry in entries if entry["images"] == result["images"]]
