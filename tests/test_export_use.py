@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
 
@@ -34,25 +33,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:this restorer may be wrong")
 # --- classifiers -----------------------------------------------------------------------------------
 
 
-def traced(net):
-    return torch.jit.trace(net, torch.zeros(2, 1, 8, 8))
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # TorchScript's own
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [torch.jit.script, traced])
-def test_a_torchscript_classifier(how, tmp_path):
+def test_a_torchscript_classifier_is_refused(tmp_path):
     restorer, classifier, _ = exported()
-    net = copy.deepcopy(classifier).eval()
-    unshift.export(restorer, tmp_path / "x.onnx", classifier=how(net), size=(8, 8), scores=True)
-    images = torch.rand(5, 1, 8, 8)
-    found = run(session(str(tmp_path / "x.onnx")), images)
-    assert list(found) == ["restored", "shift", "confidence", "tied", "logits", "scores"]
-    assert differences(found, in_pytorch(restorer, images)) == []
-    with torch.no_grad():
-        torch.testing.assert_close(found["logits"], net(restorer(images)))
     with pytest.raises(ValueError, match="TorchScript"):
-        unshift.export(restorer, tmp_path / "x.pt2", classifier=how(net), size=(8, 8))
+        unshift.export(restorer, tmp_path / "x.onnx", classifier=torch.jit.script(classifier), size=(8, 8))
 
 
 class Branches(nn.Module):

@@ -1,10 +1,4 @@
-"""Frozen classifiers that come with the package, to put behind a restorer.
-
-    classifier = unshift.classifiers.load("lenet5-mnist")
-    model = torch.nn.Sequential(unshift.load("mnist"), classifier)
-
-They serve examples, the demo page and ``unshift evaluate``. A classifier of your own needs nothing from this module.
-"""
+"""Frozen classifiers that come with the package. A classifier of your own needs nothing from this module."""
 
 from __future__ import annotations
 
@@ -54,11 +48,9 @@ class BasicBlock(nn.Module):
 
 
 class ResNet(nn.Sequential):
-    """A residual network of basic blocks for small RGB images of any size from 16x16: the first stride is 1.
+    """A residual network of basic blocks, ``depth`` per stage, for small RGB images of any size from 16x16.
 
-    Args:
-        widths: Channels of each stage. Every stage but the first halves the resolution.
-        depth: Blocks per stage.
+    The first stride is 1. Every stage but the first halves the resolution.
     """
 
     def __init__(self, widths: Sequence[int], depth: int) -> None:

@@ -1,8 +1,7 @@
 """Ranks: the processes of one run, as ``torchrun`` starts them. A single process is rank 0 of 1, without overhead.
 
-Work on many images is split: each rank handles ``share(rows)``, and the results are ``gathered``. Only rank 0 logs and
-writes. Gathered values have the same bits on all ranks, so all ranks take the same decisions. Results are exchanged
-through gloo, gradients on GPUs through nccl.
+Each rank handles its ``share`` of the work, and the results are ``gathered`` through gloo (gradients on GPUs through
+nccl). Only rank 0 logs and writes. Gathered values have the same bits on all ranks, so all ranks decide alike.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ import torch
 from torch import Tensor, distributed
 
 Rows = TypeVar("Rows")
-TIMEOUT = "UNSHIFT_RANK_TIMEOUT"
-"""Environment variable: seconds that ranks wait for each other. Default: 600."""
+TIMEOUT = "UNSHIFT_RANK_TIMEOUT"  # environment variable: seconds that ranks wait for each other. Default: 600.
 
 
 class LostRank(ValueError):

@@ -1,8 +1,7 @@
 """Measure how often a restorer is right, how reliable its confidence is, and what a classifier gains by it.
 
-Protocol (the paper's, section 5.1): each test image is moved at random by the restorer's coordinates (a circular shift,
-uniform in ``[-scope, scope]`` along every axis; a turn; an angle), and classified with and without the restorer. The
-restorer runs on every moved image; exactness is not assumed.
+Protocol (the paper's, section 5.1): each test image is moved at random by the restorer's coordinates, and classified
+with and without the restorer, which runs on every moved image: exactness is not assumed.
 """
 
 from __future__ import annotations
@@ -54,7 +53,14 @@ Classifier = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Rates:
+class _Record:
+    def as_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain data, for JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Rates(_Record):
     """The success rates of a restorer on unmoved images and hence, because it is exact, on all their moves."""
 
     images: int
@@ -66,10 +72,6 @@ class Rates:
     """Mean confidence."""
     tied: int
     """Number of images on which the tie rule had to choose."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the numbers as plain data, for JSON."""
-        return asdict(self)
 
 
 class Judged(NamedTuple):
@@ -102,12 +104,6 @@ def restoration_rates(
         images: Unmoved images. A data set is read batch by batch.
         batch_size: Images per batch.
         progress: Show progress.
-
-    Returns:
-        The rates over all images.
-
-    Raises:
-        ValueError: If there are no images.
     """
     return rates_from(judged_on(restorer, images, batch_size=batch_size, progress=progress))
 
@@ -129,10 +125,7 @@ def judged_on(
 
 
 def judge(restorer: Restorer | Chain, batches: Iterable[Batch]) -> Judged:
-    """Restore unmoved images and gather the results of all ranks.
-
-    ``batches`` are this rank's share of the images.
-    """
+    """Restore unmoved images, this rank's share of them, and gather the results of all ranks."""
     results = [torch.zeros(0, 3, dtype=torch.float64)]
     for images in itertools.chain.from_iterable(batches):
         estimate = restorer.estimate(images)
@@ -184,9 +177,6 @@ def predict(classifier: Classifier, images: Tensor, *, batch_size: int = 256) ->
         classifier: Maps images to logits.
         images: ``(n, channel, *spatial)``.
         batch_size: Images per batch.
-
-    Raises:
-        ValueError: If the classifier does not return one row of logits per image.
     """
     classes = []
     classifier = in_its_dtype(classifier)
@@ -213,7 +203,7 @@ def accuracy(classifier: Classifier, images: Tensor, labels: Tensor, *, batch_si
 
 
 @dataclass(frozen=True)
-class ScopeRow:
+class ScopeRow(_Record):
     """Accuracy at one translation scope: a column of the paper's Table 1. Shares in [0, 1], over seeds."""
 
     scope: int | None
@@ -232,10 +222,6 @@ class ScopeRow:
     def effect(self) -> float:
         """Mean gain of the restorer, in [-1, 1]."""
         return sum(self.restored) / len(self.restored) - sum(self.without) / len(self.without)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the numbers as plain data, for JSON."""
-        return asdict(self)
 
 
 def accuracy_over_scopes(
@@ -263,9 +249,6 @@ def accuracy_over_scopes(
             classifier sees images that are smaller by the largest scope on every side.
         batch_size: Images per batch.
         progress: Show progress.
-
-    Returns:
-        One row per scope.
     """
     coordinates, reader, classifier = restorer.coordinates, open_reader(images), in_its_dtype(classifier)
     scopes = list(scopes)
@@ -297,16 +280,13 @@ def accuracy_over_scopes(
 
 # --- the reliability of confidences ------------------------------------------------------------------------------
 
-BINS = 15
-"""Bins of equal width for the calibration error (Guo et al., 2017)."""
-GROUPS = 20
-"""Largest number of equal groups of images from which a curve is fitted."""
-FEWEST = 10
-"""Smallest number of images to calibrate on; a group has at least half as many."""
+BINS = 15  # bins of equal width for the calibration error (Guo et al., 2017)
+GROUPS = 20  # largest number of equal groups of images from which a curve is fitted
+FEWEST = 10  # smallest number of images to calibrate on; a group has at least half as many
 
 
 @dataclass(frozen=True)
-class Reliability:
+class Reliability(_Record):
     """The reliability of confidences, as probabilities and for ranking images."""
 
     images: int
@@ -322,8 +302,8 @@ class Reliability:
         return next(risk for share, risk, _ in self.risk if share >= coverage - 1e-9)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the numbers as plain data, for JSON."""
-        return {**asdict(self), "risk_at_90": self.risk_at(0.9)}
+        """See :class:`_Record`."""
+        return {**super().as_dict(), "risk_at_90": self.risk_at(0.9)}
 
 
 def reliability(confidence: Tensor, right: Tensor) -> Reliability:
@@ -381,14 +361,10 @@ def calibrate(restorer: Restorer | Chain, batches: Callable[[], Iterable[Batch]]
     """Turn a restorer's confidence into the probability that the estimated pose is exactly right.
 
     A chain is calibrated stage by stage, each on images restored by the stages before it. The calibration errors before
-    and after, as :func:`reliability` computes them, are stored in the metadata.
+    and after are stored in the metadata. With too few images, curves are replaced by none.
 
-    Args:
-        restorer: The restorer. Its curves are replaced, or removed if there are too few images.
-        batches: Function that returns batches of unmoved images, not those of the training. It is called several times.
-
-    Returns:
-        The results on these images, with the calibrated confidences.
+    ``batches`` returns batches of unmoved images that it was not trained on; it is called several times. Return the
+    results on these images, with the calibrated confidences.
     """
     if restorer.min_confidence:
         raise ValueError(f"set min_confidence to 0 before calibrating a restorer; it is {restorer.min_confidence}")

@@ -1,10 +1,7 @@
 """Export: one graph from shifted image to restored image, shift and confidence, and to logits with a classifier.
 
-    unshift.export("mnist", "mnist.onnx", classifier=model)
-
-The graph is one ``nn.Module`` (:class:`Graph`) around the restorer itself, which ``torch.export`` captures once for
-both formats: the integers, the tie rule and the confidence are those of :mod:`unshift.exact`, in operations that every
-runtime has. ``docs/export.md`` states what an exported file promises; the file itself repeats it in short.
+``torch.export`` captures the restorer itself, once for both formats. ``docs/export.md`` states what an exported file
+promises; the file itself repeats it in short.
 """
 
 from __future__ import annotations
@@ -26,11 +23,9 @@ from unshift.exact import IntegerNetwork
 from unshift.files import load, write_atomically
 from unshift.restorer import Chain, Restorer
 
-OPSET = 18
-"""The version of ONNX's operators in exported files."""
+OPSET = 18  # the version of ONNX's operators in exported files
 
-LARGEST = 2**31 - 1
-"""The most bytes that one ONNX file can hold."""
+LARGEST = 2**31 - 1  # the most bytes that one ONNX file can hold
 
 PROMISE = (
     "For every finite float32 image, shift, tied, confidence, angle and scores are those of unshift in PyTorch, and "
@@ -101,17 +96,14 @@ def export(
     kind = path.suffix.lower()
     if kind not in (".onnx", ".pt2"):
         raise ValueError(f"a graph is written as .onnx or .pt2 (torch.export), by the name's ending; got {path.name}")
-    script = classifier if isinstance(classifier, torch.jit.ScriptModule) else None
     if kind == ".onnx":
         _check_onnx()
-    elif script is not None:
-        raise ValueError("torch.export cannot capture a TorchScript classifier; write ONNX, or give the model itself")
     model = _loaded(restorer)
     shape = _input_shape(model, size)
-    captured, names, restored = _capture(model, shape, classifier, scores)
+    captured, names = _capture(model, shape, classifier, scores)
     called = name or ("unnamed" if isinstance(restorer, nn.Module) else Path(restorer).stem)
     about = _metadata(model, called, classifier, shape)
-    data = _as_onnx(captured, names, about, script, restored) if kind == ".onnx" else _as_pt2(captured, about)
+    data = _as_onnx(captured, names, about) if kind == ".onnx" else _as_pt2(captured, about)
     try:
         write_atomically(path, data)
     except OSError as error:
@@ -125,10 +117,7 @@ def program(
     size: Sequence[int] | None = None,
     scores: bool = False,
 ) -> ExportedProgram:
-    """Capture the graph with ``torch.export``: ``program("mnist").module()(images)`` is a dictionary of its outputs.
-
-    The arguments are those of :func:`export`.
-    """
+    """Capture the graph with ``torch.export``: ``program("mnist").module()(images)`` is a dictionary of its outputs."""
     model = _loaded(restorer)
     return _capture(model, _input_shape(model, size), classifier, scores)[0]
 
@@ -160,19 +149,17 @@ def _input_shape(model: Restorer | Chain, size: Sequence[int] | None) -> tuple[i
 
 def _capture(
     model: Restorer | Chain, shape: Sequence[int], classifier: Classifier | None, scores: bool
-) -> tuple[ExportedProgram, list[str], tuple[int, ...]]:
-    """Return the program, the names of its outputs and the shape of a restored image.
-
-    ``torch.export`` cannot see into a TorchScript classifier: its logits are among the names, not in the program.
-    """
+) -> tuple[ExportedProgram, list[str]]:
+    """Return the program and the names of its outputs."""
+    if isinstance(classifier, torch.jit.ScriptModule):
+        raise ValueError("torch.export cannot capture a TorchScript classifier; give the model itself")
     example = torch.zeros(3, *shape, dtype=torch.float32)  # more than one: a batch of one would become a constant
     dynamic = ({0: torch.export.Dim("batch")},)
-    inside = None if isinstance(classifier, torch.jit.ScriptModule) else classifier
     with _evaluating(classifier), torch.no_grad(), torch.autocast("cpu", enabled=False):
         restored = model.undo(example, model.read(example, example)[0])  # raises if the size does not fit
         if classifier is not None:
             _check_classifier(in_its_dtype(classifier), restored)
-        graph = Graph(model, inside, scores)
+        graph = Graph(model, classifier, scores)
         try:
             captured = torch.export.export(graph, (example,), dynamic_shapes=dynamic, strict=False)
         except Exception as error:  # a user's own code may raise anything
@@ -180,12 +167,9 @@ def _capture(
             if reason.startswith("Constraints violated"):
                 reason = "it takes one batch size only; make it take any"
             kinds = " and ".join(type(stage.coordinates).__name__ for stage in model.stages)
-            subject = f"a restorer of {kinds}" if inside is None else f"this classifier behind a restorer of {kinds}"
-            raise ValueError(f"torch.export cannot capture {subject}: {reason}") from error
-    names = list(graph.outputs)
-    if inside is not classifier:
-        names.insert(len(names) - scores, "logits")
-    return captured, names, tuple(restored.shape[1:])
+            behind = "" if classifier is None else "this classifier behind "
+            raise ValueError(f"torch.export cannot capture {behind}a restorer of {kinds}: {reason}") from error
+    return captured, graph.outputs
 
 
 def _check_classifier(classifier: Classifier, images: Tensor) -> None:
@@ -259,19 +243,14 @@ def _check_onnx() -> None:
         ) from error
 
 
-def _as_onnx(
-    captured: ExportedProgram, names: Sequence[str], about: Mapping[str, str], script: Any, shape: Sequence[int]
-) -> bytes:
-    """Return the ONNX file of a program with outputs ``names``, and of a TorchScript classifier behind it."""
-    given = [name for name in names if script is None or name != "logits"]
+def _as_onnx(captured: ExportedProgram, names: Sequence[str], about: Mapping[str, str]) -> bytes:
+    """Return the ONNX file of a program with outputs ``names``."""
     try:
         made = torch.onnx.export(
-            captured, dynamo=True, opset_version=OPSET, verbose=False, input_names=["images"], output_names=given
+            captured, dynamo=True, opset_version=OPSET, verbose=False, input_names=["images"], output_names=[*names]
         )
         assert made is not None
         proto = made.model_proto
-        if script is not None:
-            proto = _with_script(proto, script, names, shape)
     except Exception as error:  # each part of the exporter raises its own types
         raise ValueError(f"torch.onnx cannot write this as ONNX: {_first_line(error)}") from error
     assert not proto.functions
@@ -280,26 +259,9 @@ def _as_onnx(
     del proto.metadata_props[:]
     for key, value in about.items():
         proto.metadata_props.add(key=key, value=value)
-    if proto.ByteSize() > LARGEST:
+    if proto.ByteSize() >= 2**31:
         raise ValueError("with this classifier the file would exceed 2 GB, the most that one ONNX file can hold")
     return bytes(proto.SerializeToString())
-
-
-def _with_script(proto: Any, script: Any, names: Sequence[str], shape: Sequence[int]) -> Any:
-    """Append a TorchScript classifier to the graph, written by PyTorch's older exporter."""
-    import onnx
-    from onnx import compose
-
-    buffer: Any = io.BytesIO()
-    axes = {"restored": {0: "batch"}, "logits": {0: "batch"}}
-    options: dict[str, Any] = {"input_names": ["restored"], "output_names": ["logits"], "dynamic_axes": axes}
-    torch.onnx.export(script, (torch.zeros(3, *shape),), buffer, dynamo=False, opset_version=OPSET, **options)
-    behind = onnx.load_from_string(buffer.getvalue())
-    behind.ir_version = proto.ir_version
-    behind = compose.add_prefix(behind, "classifier/", rename_outputs=False)
-    merged = compose.merge_models(proto, behind, io_map=[("restored", "classifier/restored")], outputs=list(names))
-    merged.graph.output.sort(key=lambda output: names.index(output.name))
-    return merged
 
 
 def _strip(graph: Any, batch: str) -> None:

@@ -1,8 +1,8 @@
 """Files: one restorer is one ``.safetensors`` file, with integers and a JSON description of them.
 
-The header holds, for each stage, the network's architecture and the coordinates; the properties of the training images;
-and, as metadata that nothing acts on, the recipe and the measured rates (:func:`model_card` renders them). There is no
-pickle: reading a file runs no code. Files of unshift 0.1 (format 1) and 0.2 (format 2) are read too.
+The header holds the network and the coordinates of each stage, properties of the training images, and metadata that
+nothing acts on. There is no pickle: reading a file runs no code. Files of unshift 0.1 (format 1) and 0.2 (format 2) are
+read too.
 """
 
 from __future__ import annotations
@@ -40,11 +40,8 @@ def save(restorer: Restorer | Chain, path: str | Path) -> None:
     """Write a restorer to a file. A kill at any moment leaves the old file or the new one.
 
     Args:
-        restorer: The restorer, with its metadata.
+        restorer: The restorer, with its metadata, plain data. Its scorers must be quantised networks.
         path: The file, usually ``.safetensors``.
-
-    Raises:
-        ValueError: If it has another scorer than a quantised network, or metadata that is not plain data.
     """
     stages: list[dict[str, Any]] = []
     tensors: dict[str, torch.Tensor] = {}
@@ -78,11 +75,8 @@ def checksum(header: dict[str, Any], tensors: dict[str, torch.Tensor]) -> str:
 
 def _narrow(tensor: torch.Tensor) -> torch.Tensor:
     """Return the same integers in the narrowest dtype that holds them."""
-    for dtype in (torch.int8, torch.int16, torch.int32):
-        limits = torch.iinfo(dtype)
-        if limits.min <= int(tensor.min()) and int(tensor.max()) <= limits.max:
-            return tensor.to(dtype)
-    return tensor
+    held = (dtype for dtype in (torch.int8, torch.int16, torch.int32) if torch.equal(tensor.to(dtype), tensor))
+    return tensor.to(next(held, tensor.dtype))
 
 
 def write_atomically(path: Path, data: bytes, exclusive: bool = False) -> None:
@@ -120,12 +114,11 @@ def write_atomically(path: Path, data: bytes, exclusive: bool = False) -> None:
 
 def is_alive(process: int) -> bool:
     """Return whether a process of this machine runs."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # another user's
-        return True
+    with contextlib.suppress(PermissionError):  # another user's
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
     return True
 
 
@@ -158,8 +151,8 @@ def load(path_or_name: str | Path, *, pad: int | None = None, min_confidence: fl
         for k, stage in enumerate(header["stages"]):
             with _naming(f"stages[{k}]"):
                 stages.append(_stage(stage, by_stage.pop(str(k), {}), pad))
+        _check("the prefix of tensors", [*by_stage], not by_stage)
         with _naming("stages"):
-            _check("the prefix of tensors", [*by_stage], not by_stage)
             restorer = stages[0] if len(stages) == 1 else Chain(*stages)
         with _naming("trained_on"):
             restorer.trained_on = dict(header["trained_on"])
@@ -167,10 +160,9 @@ def load(path_or_name: str | Path, *, pad: int | None = None, min_confidence: fl
         with _naming("metadata"):
             restorer.metadata = dict(header["metadata"])
             _check_metadata(restorer.metadata)
-        with _naming("min_confidence"):
-            least = header.get("min_confidence", 0.0) if min_confidence is None else min_confidence
-            _check("the bound", least, _is_number(least) and 0 <= least <= 1)
-            restorer.min_confidence = least
+        least = header.get("min_confidence", 0.0) if min_confidence is None else min_confidence
+        _check("min_confidence", least, _is_number(least) and 0 <= least <= 1)
+        restorer.min_confidence = least
     return restorer.eval()
 
 
@@ -203,8 +195,7 @@ def _stage(stage: dict[str, Any], tensors: dict[str, torch.Tensor], pad: int | N
 
 # --- checks: a checksum guards the bytes, not their meaning -------------------------------------------------------
 
-LARGEST = 2**24
-"""Sizes and counts in a description are below this."""
+LARGEST = 2**24  # sizes and counts in a description are below this
 
 
 @contextlib.contextmanager

@@ -1,12 +1,8 @@
 """Restorers on the Hugging Face Hub: one safetensors file, with a card made from its metadata.
 
-    from unshift import hub
-    hub.push_to_hub(restorer, "you/my-restorer")
-    restorer = hub.from_pretrained("you/my-restorer")  # or a folder that save_pretrained wrote
-
-All three use ``huggingface_hub.ModelHubMixin``, so tokens, branches, pull requests and the cache work as usual. A
-repository holds ``model.safetensors`` (for :func:`unshift.load`), its description as ``config.json``, and
-``README.md``. There is no pickle: loading a repository runs no code. Needs ``unshift[hub]``.
+A repository holds ``model.safetensors`` (for :func:`unshift.load`), its description as ``config.json``, and a card.
+All functions use ``huggingface_hub.ModelHubMixin``, so tokens, branches and the cache work as usual. There is no
+pickle: loading a repository runs no code. Needs ``unshift[hub]``.
 """
 
 from __future__ import annotations
@@ -104,9 +100,6 @@ def from_pretrained(repo_id_or_folder: str | Path, *, pad: int | None = None, **
         repo_id_or_folder: Name of a repository, or a folder that :func:`save_pretrained` wrote.
         pad: Width of the margin, as in :func:`unshift.load`.
         **options: Those of ``ModelHubMixin.from_pretrained``, such as ``revision``, ``token``, ``cache_dir``.
-
-    Raises:
-        ValueError: If there is no restorer, or its files are damaged.
     """
     where = str(repo_id_or_folder)
     if Path(where).is_file():

@@ -1,7 +1,6 @@
 """Inputs: convert images from and to the forms that users have, and compare them with the training images.
 
-A restorer takes tensors, NumPy arrays, Pillow images and lists of tensors of different sizes. The result has the form
-of the input. A list is never padded to one size, because padding would change the circular shifts.
+A list is never padded to one size, because a padded circle is another circle.
 """
 
 from __future__ import annotations
@@ -64,12 +63,9 @@ def check_finite(images: Tensor) -> tuple[float, float] | None:
 class InputBatch(NamedTuple):
     """Images as a batch, and the function that converts results back to the form of the input."""
 
-    seen: Tensor
-    """The input of the network, ``(batch, channel, *spatial)``."""
-    values: Tensor
-    """The values to move: the same tensor, except for a Pillow image of another mode."""
-    form: Callable[[Tensor], Any]
-    """From moved values to the form that was given."""
+    seen: Tensor  # the input of the network, ``(batch, channel, *spatial)``
+    values: Tensor  # the values to move: the same tensor, except for a Pillow image of another mode
+    form: Callable[[Tensor], Any]  # from moved values to the form that was given
 
     def to_input_form(self, moved: Tensor | list[Tensor]) -> Any:
         """Return moved values in the form that was given; of a list, one by one."""
@@ -81,17 +77,14 @@ class InputBatch(NamedTuple):
 def to_batch(images: Any, axes: int | None, channels: int | None, interpolated: bool = False) -> InputBatch:
     """Convert images from any form to a batch.
 
-    Args:
-        images: A tensor ``(batch, channel, *spatial)`` or of one image ``(channel, *spatial)``; an array of either
-            shape, channels first or last, or of one grey image ``(*spatial)``; or a Pillow image.
-        axes: Number of spatial axes of the images, if known. Without it, tensors and arrays are batches.
-        channels: Number of channels that the network sees, if known.
-        interpolated: Whether values will be interpolated. Palette images are then converted to colours.
+    Arrays may have their channels first or last, or be one grey image ``(*spatial)``. Without the number of spatial
+    ``axes``, tensors and arrays are batches. ``channels`` is the number that the network sees. If values will be
+    ``interpolated``, those of a palette are replaced by colours.
     """
     if isinstance(images, Tensor):
         if axes is not None and images.ndim == axes + 1:
             return InputBatch(images[None], images[None], lambda moved: moved[0])
-        return InputBatch(images, images, functools.partial(_in_memory_format, _memory_format(images)))
+        return InputBatch(images, images, functools.partial(_in_format_of, images))
     if isinstance(images, np.ndarray):
         return _from_array(images, axes, channels)
     if hasattr(images, "getbands") and hasattr(images, "frombytes"):
@@ -108,15 +101,12 @@ def to_batch(images: Any, axes: int | None, channels: int | None, interpolated: 
     )
 
 
-def _memory_format(images: Tensor) -> torch.memory_format:
+def _in_format_of(given: Tensor, images: Tensor) -> Tensor:
+    """Return images with the channels last in memory if those that were given have them last."""
     for axes, memory_format in ((4, torch.channels_last), (5, torch.channels_last_3d)):
-        if images.ndim == axes and not images.is_contiguous() and images.is_contiguous(memory_format=memory_format):
-            return memory_format
-    return torch.preserve_format
-
-
-def _in_memory_format(memory_format: torch.memory_format, images: Tensor) -> Tensor:
-    return images if memory_format == torch.preserve_format else images.contiguous(memory_format=memory_format)
+        if given.ndim == axes and not given.is_contiguous() and given.is_contiguous(memory_format=memory_format):
+            return images.contiguous(memory_format=memory_format)
+    return images
 
 
 def _from_array(images: np.ndarray[Any, Any], axes: int | None, channels: int | None) -> InputBatch:
@@ -124,21 +114,18 @@ def _from_array(images: np.ndarray[Any, Any], axes: int | None, channels: int | 
     missing = 0 if axes is None else max(0, axes + 2 - images.ndim)
     if axes is not None and images.ndim == axes:
         return InputBatch(tensor[None, None], tensor[None, None], lambda moved: moved[0, 0].numpy())
-    first, last = 1 - missing, images.ndim - 1
-    if missing < 2 and images.ndim > 2 and channels == images.shape[last] != images.shape[first]:
-        planes = tensor.movedim(last, first)
-        batch = planes[None] if missing else planes
-        return InputBatch(batch, batch, lambda moved: (moved[0] if missing else moved).movedim(first, last).numpy())
-    batch = tensor[None] if missing else tensor
-    return InputBatch(batch, batch, lambda moved: (moved[0] if missing else moved).numpy())
+    first = last = max(0, 1 - missing)
+    if missing < 2 and images.ndim > 2 and channels == images.shape[-1] != images.shape[first]:
+        last = images.ndim - 1
+    batch = tensor.movedim(last, first)
+    batch = batch[None] if missing else batch
+    return InputBatch(batch, batch, lambda moved: (moved[0] if missing else moved).movedim(first, last).numpy())
 
 
 # --- Pillow images ----------------------------------------------------------------------------------------------
 
-BYTE_MODES = ("L", "LA", "RGB", "RGBA", "CMYK", "YCbCr")
-"""Modes with 8 bits per band."""
-PALETTE_MODES = ("1", "P", "PA")
-"""Modes whose values cannot be interpolated."""
+BYTE_MODES = ("L", "LA", "RGB", "RGBA", "CMYK", "YCbCr")  # modes with 8 bits per band
+PALETTE_MODES = ("1", "P", "PA")  # modes whose values cannot be interpolated
 
 
 def flatten_alpha(image: Image) -> Image:
@@ -220,14 +207,11 @@ SIZE = 1.1
 LINE_SMALLER, LINE_LARGER = 2.0, 4.0
 """The same for networks of lines: ``cifar10-seam``, trained at 32x32, finds 97.2% of 500 photos to the pixel at 32x32,
 98.8% at 64x64, 99.0% at 128x128, but 84.0% at 16x16 (the same command with ``cifar10 --restorer cifar10-seam``)."""
-RANGE = 0.5
-"""Pixels may exceed the range by this share of it, as after sharpening or with noise."""
-TOP = 6.0
-"""The same as a multiple of the largest value seen, for old files that do not store the range."""
+RANGE = 0.5  # pixels may exceed the range by this share of it, as after sharpening or with noise
+TOP = 6.0  # the same as a multiple of the largest value seen, for old files that do not store the range
 BACKGROUND = 0.25
 """A value of at least this share of the training pixels is their background; a quarter of that share is too little."""
-SAMPLED = 64
-"""Images of a batch whose background is measured."""
+SAMPLED = 64  # images of a batch whose background is measured
 
 
 def background(images: Tensor) -> list[float] | None:
@@ -241,11 +225,8 @@ def background(images: Tensor) -> list[float] | None:
 def warn_if_unlike(restorer: Any, images: Tensor, limits: tuple[float, float] | None, warned: set[str]) -> None:
     """Warn, once per kind of difference, if images are unlike those that a restorer was trained on.
 
-    Args:
-        restorer: The restorer; what its ``trained_on`` does not say is not compared.
-        images: ``(batch, channel, *spatial)``.
-        limits: The lowest and the highest of their pixels, if known.
-        warned: The kinds of difference reported before; new ones are added.
+    Properties that its ``trained_on`` does not have are not compared. ``limits`` are the lowest and the highest pixel,
+    if known; ``warned`` holds the kinds reported before.
     """
     first = restorer.stages[0]
     if len(warned) == 3 or not images.numel() or first.scorer.largest_pixel is None:
@@ -259,25 +240,15 @@ def warn_if_unlike(restorer: Any, images: Tensor, limits: tuple[float, float] | 
             warnings.warn(text, stacklevel=stack_level())
 
 
-def _canvas(restorer: Any, images: Tensor) -> Tensor:
-    """Return the first canvas of images."""
-    canvas: Tensor = next(iter(restorer.coordinates.canvases(images)))
-    return canvas
-
-
 def _unlike_size(trained_on: dict[str, Any], first: Any, images: Tensor, limits: Any) -> str | None:
     size: Sequence[int] = trained_on.get("size") or ()
     lines = first.scorer.line_axes > 0
     smaller, larger = (LINE_SMALLER, LINE_LARGER) if lines else (SIZE, SIZE)
-
-    def differs(other: Sequence[int]) -> bool:
-        pairs = zip(other, size, strict=True) if len(other) == len(size) else ()
-        return any(a > larger * b or b > smaller * a for a, b in pairs)
-
-    if not size or first.coordinates.labels.scenes or not differs(images.shape[2:]):
-        return None
-    if not differs(_canvas(first, images[:1]).shape[2:]):  # with its margin it may fit
-        return None
+    canvas = next(iter(first.coordinates.canvases(images[:1])))  # with its margin it may fit
+    for seen in (images, canvas):
+        pairs = zip(seen.shape[2:], size, strict=True) if seen.ndim - 2 == len(size) else ()
+        if first.coordinates.labels.scenes or not any(a > larger * b or b > smaller * a for a, b in pairs):
+            return None
     objects = "seams like those" if lines else "objects of the size"
     return (
         f"it was trained on images of {format_size(size)}, and one of these is {format_size(images.shape[2:])}: "
@@ -303,7 +274,7 @@ def _unlike_background(trained_on: dict[str, Any], first: Any, images: Tensor, l
     if not trained_on.get("background"):
         return None
     value, usual = trained_on["background"]
-    canvas = as_float(_canvas(first, images[:SAMPLED]))  # with its margin, if it has one
+    canvas = as_float(next(iter(first.coordinates.canvases(images[:SAMPLED]))))  # with its margin, if it has one
     share = float(((canvas - value).abs() < 0.01).double().mean())
     if share >= BACKGROUND * usual:
         return None

@@ -84,11 +84,9 @@ def check_input(images: Tensor, in_channels: int, axes: int, size: Sequence[int]
         )
 
 
-COLUMN_VALUES = 2**21
-"""Number of values of an im2col matrix at a time: 8 MB of float32, a size that the allocator reuses."""
+COLUMN_VALUES = 2**21  # values of an im2col matrix at a time: 8 MB of float32, below the allocator's limit for reuse
 
-LONG = 1024
-"""Least length of a sequence whose gradients :class:`_LongCorrelation` computes."""
+LONG = 1024  # least length of a sequence whose gradients `_LongCorrelation` computes
 
 
 class _LongCorrelation(torch.autograd.Function):
@@ -122,15 +120,10 @@ def full_row(weight: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def circular_correlation(images: Tensor, weight: Tensor, method: Literal["fft", "direct"] | None = None) -> Tensor:
-    """Correlate images with filters, circularly.
+    """Correlate images with filters ``(out, in, *kernel)``, circularly; the kernel is no larger than the image.
 
-    Args:
-        images: ``(batch, in, *spatial)``, floating point. Half precision is computed in float32.
-        weight: ``(out, in, *kernel)``; the kernel is no larger than the image.
-        method: ``"fft"``, ``"direct"``, or None for the faster of the two. They agree to float tolerance.
-
-    Returns:
-        ``(batch, out, *spatial)``, with the dtype of the images.
+    Half precision is computed in float32. The method is ``"fft"``, ``"direct"``, or None for the faster of the two.
+    They agree to float tolerance.
     """
     size = check_images(images)
     kernel = tuple(weight.shape[2:])
@@ -184,15 +177,7 @@ class CircularFilter(nn.Module):
     """One layer of the paper's canonical architecture (eq. "layer"): ``act(W x + c)``.
 
     Weights start Kaiming-normal. With the default of ``nn.Conv2d`` the score map of a deep one-channel network starts
-    constant for about half of all seeds.
-
-    Args:
-        in_channels: Channels of the images.
-        out_channels: Channels of the result.
-        kernel_size: One entry per spatial axis. The size of the image makes a dense filter.
-        bias: Whether to add one number per output channel.
-        activation: ``"relu"``, ``"abs"`` or ``"none"``.
-        symmetric: Average each kernel over its four quarter turns.
+    constant for about half of all seeds. A ``symmetric`` kernel is the average of its four quarter turns.
     """
 
     def __init__(
@@ -355,22 +340,11 @@ class ShiftEstimator(nn.Module):
 
     @classmethod
     def preset(cls, name: str, in_channels: int, size: Sequence[int], across: Sequence[int] = ()) -> ShiftEstimator:
-        """Build a preset for images of one size. Kernels are clipped to the size.
+        """Build one of :data:`PRESETS` for images of one size, with random weights. Kernels are clipped to the size.
 
-        Args:
-            name: One of :data:`PRESETS`; ``"sequence"`` is for one axis.
-            in_channels: Channels of the images.
-            size: Their spatial size.
-            across: Sizes of axes that do not move and come as channels. ``"seam"`` sees them as axes of its local
-                filters, the other presets as ordinary channels.
-
-        Returns:
-            The network, with random weights.
-
-        Raises:
-            ValueError: If there is no such preset.
+        ``across`` are the sizes of axes that do not move and come as channels. ``"seam"`` sees them as axes of its
+        local filters, the other presets as ordinary channels.
         """
-
         if name not in PRESETS:
             raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
         if name == "sequence" and len(size) != 1:

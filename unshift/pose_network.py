@@ -1,17 +1,15 @@
 """PoseEstimator: a network that maps an image to one number, how upright it looks (float, trainable).
 
-If the moves are a few poses without shifts, there is no position to find, so the network need not be equivariant. Each
-copy of the image, turned back by one of the poses, gets its own score, and the highest wins. A move of the image only
-permutes the copies. The network may use strides and have any size; to be exact, it must be computed in integers
-(:mod:`unshift.exact.poses`).
+Where the moves are a few poses and no shift, each copy of the image, turned back by one of the poses, gets a score of
+its own, and the highest wins. A move of the image only permutes the copies, so the network need not be equivariant;
+exactness asks that it be computed in integers (:mod:`unshift.exact.poses`).
 
-The layers are strided convolutions without padding, with a bias. There are two kinds of heads:
+The layers are strided convolutions without padding. Kernels and strides are the same along all axes, so an image and
+its quarter turn have equally many positions. There are two kinds of heads:
 
-- *Local evidence* (``size=None``): every position votes, and the score is the mean over all positions. Takes images of
-  any size; smaller ones than the network's field of view are extended by zeros.
-- *Whole image* (``size=(h, w)``): one more layer sees the whole map at once. For centred objects in images of one size.
-
-Kernels and strides are the same along all axes, so an image and its quarter turn have equally many positions.
+- *Local evidence* (``size=None``): the score is the mean over all positions, of images of any size; smaller ones than
+  the network's field of view are extended by zeros.
+- *One look* (``size=(h, w)``): one more layer sees the whole map at once. For centred objects in images of one size.
 """
 
 from __future__ import annotations
@@ -58,15 +56,7 @@ def map_shapes(layers: Any, size: Sequence[int]) -> list[list[int]]:
 
 
 class StridedFilter(nn.Module):
-    """One layer: ``act(W x + c)`` at every ``stride``-th position, without padding.
-
-    Args:
-        in_channels: Channels of the images.
-        out_channels: Channels of the result.
-        kernel_size: One entry per spatial axis.
-        stride: Distance of neighbouring positions, in pixels along every axis.
-        activation: ``"relu"``, ``"abs"`` or ``"none"``.
-    """
+    """One layer: ``act(W x + c)`` at every ``stride``-th position, without padding."""
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Sequence[int], stride: int, activation: str
@@ -141,8 +131,7 @@ class PoseEstimator(nn.Module):
             raise ValueError(f"axes must be 1, 2 or 3, and size have one entry for each, got {axes} and size={size}")
         self.in_channels, self.axes = in_channels, axes
         self.size = tuple(size) if size is not None else None
-        self.least = 1
-        """The size of an image that has one position: the field of view."""
+        self.least = 1  # the size of an image that has one position: the field of view
         for kernel, step in zip(reversed(kernels), reversed(strides), strict=True):
             self.least = (self.least - 1) * step + kernel
         seen = list(self.size or [self.least] * axes)
@@ -169,11 +158,7 @@ class PoseEstimator(nn.Module):
 
     @classmethod
     def preset(cls, name: str, in_channels: int, size: Sequence[int]) -> PoseEstimator:
-        """Build a preset for images of one size (``"look"``), or for images like these of any size (``"evidence"``).
-
-        Raises:
-            ValueError: If there is no such preset.
-        """
+        """Build a preset for images of one size (``"look"``), or for images like these of any size (``"evidence"``)."""
         if name not in POSE_PRESETS:
             raise ValueError(f"no preset {name!r} for poses without positions; there are {', '.join(POSE_PRESETS)}")
         kernels: list[int] = []  # as many layers of kernel 5 and stride 2, at most 3, as fit
@@ -181,10 +166,8 @@ class PoseEstimator(nn.Module):
         while len(kernels) < 3 and (left >= 8 or not kernels):
             kernels.append(min(5, left))
             left = (left - kernels[-1]) // 2 + 1
-        widths = (16, 32, 64)[: len(kernels)]
-        if name == "look":
-            return cls(in_channels, channels=widths, kernel_size=kernels, hidden=64, size=size, axes=len(size))
-        return cls(in_channels, channels=widths, kernel_size=kernels, hidden=64, axes=len(size))
+        widths, seen = (16, 32, 64)[: len(kernels)], size if name == "look" else None
+        return cls(in_channels, channels=widths, kernel_size=kernels, hidden=64, size=seen, axes=len(size))
 
     def describe(self) -> dict[str, Any]:
         """Return the network as plain data: ``PoseEstimator(**estimator.describe())`` rebuilds it."""

@@ -15,8 +15,7 @@ Other kinds of poses replace "shifted by ``m``" by "its candidates are permuted"
 how. In a :class:`Chain`, every stage must commute with the moves of the stages after it.
 
 An :class:`Estimate` is returned, not stored. ``torch.export`` captures the integers in its graph. ``torch.compile``
-compiles the code around a restorer and calls it unchanged. ``torch.jit`` and ``vmap`` cannot record a choice that
-depends on values, and raise an error that names an alternative.
+compiles the code around a restorer and calls it unchanged. ``torch.jit`` and ``vmap`` raise an error.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ from unshift.exact import Curve, Scorer, Scores, choose, is_exporting, is_traced
 from unshift.inputs import InputBatch, check_finite, is_list, to_batch, warn_if_unlike
 from unshift.shifts import check_images
 
-BLOCK = 2**19
-"""Positions to choose among at a time, which bounds the memory of a call. ``benchmarks/run.py blocks``."""
+BLOCK = 2**19  # positions to choose among at a time, which bounds the memory of a call. ``benchmarks/run.py blocks``.
 
 AnyImages = TypeVar("AnyImages")
 """The form of images: a tensor, an array, a Pillow image or a list of tensors. The result has the same form."""
@@ -103,10 +101,7 @@ class _BaseRestorer(nn.Module, ABC):
     def read(self, images: Tensor, target: Tensor, with_confidence: bool = True) -> tuple[Estimate, Scores]:
         """Estimate one block of images without checks; return the scores of the first stage too.
 
-        Args:
-            images: The images that the network sees.
-            target: The images that will be undone: ties are broken by comparing them.
-            with_confidence: Whether to compute the confidence. Without it, the confidence is NaN.
+        Ties are broken by comparing ``target``, the images that will be undone. Without the confidence, it is NaN.
         """
 
     @overload
@@ -153,10 +148,7 @@ class _BaseRestorer(nn.Module, ABC):
     def redo(self, images: AnyImages, estimate: Posed, *, size: Sequence[int] | None = None) -> AnyImages:
         """Put upright ``images`` (a mask, a map of boxes, another image) back where the input was.
 
-        Args:
-            images: Of the size that :meth:`restore` returns.
-            estimate: The estimate of the input.
-            size: The size of the scene, if a window was cut out of one.
+        They have the size that :meth:`restore` returns. ``size`` is that of the scene, if a window was cut out of one.
         """
         redone: AnyImages = self._map(lambda x, pose: self.coordinates.redo(x, pose, size), images, estimate)
         return redone

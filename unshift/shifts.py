@@ -39,8 +39,7 @@ __all__ = [
 ]
 
 
-LARGE = 2**15
-"""Element count of an image above which ``roll`` beats ``gather``: ``benchmarks/run.py moves``."""
+LARGE = 2**15  # element count of an image above which ``roll`` beats ``gather``: ``benchmarks/run.py moves``
 
 _SIGNED = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _UNSIGNED = tuple(getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name))
@@ -138,9 +137,6 @@ def apply(images: Tensor, shift: Tensor) -> Tensor:
 
     Returns:
         The shifted images, with the same shape, dtype and memory format.
-
-    Raises:
-        ValueError: If the shapes do not fit, or ``shift`` does not hold integers.
     """
     return _shift(images, shift, 1)
 
@@ -187,12 +183,6 @@ def undo(images: Tensor, shift: Tensor) -> Tensor:
     Args:
         images: ``(batch, channel, *spatial)``, of any dtype.
         shift: Integers ``(batch, d)``: the shift that was applied to each image.
-
-    Returns:
-        The images as they were before that shift.
-
-    Raises:
-        ValueError: If the shapes do not fit, or ``shift`` does not hold integers.
     """
     return _shift(images, shift, -1)
 
@@ -207,12 +197,6 @@ def compose(first: Tensor, second: Tensor, size: tuple[int, ...]) -> Tensor:
         first: Integers ``(..., d)``.
         second: Integers ``(..., d)``.
         size: The spatial size of the images.
-
-    Returns:
-        Integers ``(..., d)``.
-
-    Raises:
-        ValueError: If the shifts do not hold integers, or not one for each axis of ``size``.
     """
     if any(shift.is_floating_point() or shift.is_complex() for shift in (first, second)):
         raise ValueError(f"shifts must be integer tensors, got {first.dtype} and {second.dtype}")

@@ -1,11 +1,4 @@
-"""Test whether a module is equivariant and whether a restorer is exact.
-
-    from unshift.testing import assert_equivariant
-    assert_equivariant(my_module, size=(1, 32, 32))
-
-``tests/test_testing.py`` shows that these functions catch a zero-padded convolution, strides, pooling, and a float
-estimator with a plain argmax.
-"""
+"""Check the claim: is a module equivariant, and is a restorer exact? For our modules and for yours."""
 
 from __future__ import annotations
 
@@ -153,16 +146,10 @@ def _check_moves(restorer: Any, image: Tensor, moves: Pose, batch_size: int, dea
 def both_orders(
     module: Callable[[Tensor], Tensor], images: Tensor, shifts: Tensor, batch_size: int = 64
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Run ``module`` before and after every shift of every image. Measures of equivariance compare the results.
+    """Run ``module`` on every image under every shift, integers ``(m, d)``.
 
-    Args:
-        module: Any callable on batches of images.
-        images: ``(n, channel, *spatial)``. They are not changed, even if the module works in place.
-        shifts: Integers ``(m, d)``.
-        batch_size: Rows per batch.
-
-    Yields:
-        The images, their shifts, ``module(apply(image, shift))`` and ``module(image)``, one row per pair.
+    Yield the images, their shifts, ``module(apply(image, shift))`` and ``module(image)``, one row per pair, in batches.
+    The images are not changed, even if the module works in place.
     """
     for part in images.split(batch_size):
         outputs = module(part.clone())
@@ -184,7 +171,7 @@ def equivariance_error(
 ) -> float:
     """Return the largest ``|module(apply(x, M)) - apply(module(x), M)|`` over shifts ``M``.
 
-    Put the module in ``eval()`` first, and in the dtype to test.
+    Infinity for a module that changes the spatial size. Put it in ``eval()`` first, and in the dtype to test.
 
     Args:
         module: From images to maps. It may change the number of channels, or drop their axis.
@@ -194,9 +181,6 @@ def equivariance_error(
         dtype: Dtype of the random images.
         seed: Seed of the random images.
         batch_size: Shifts per batch.
-
-    Returns:
-        The largest difference; infinity for a module that changes the spatial size.
     """
     channels, *spatial = size
     if images is None:

@@ -97,7 +97,6 @@ def test_the_presets_and_groups_are_those_of_the_library():
         (["evaluate", "x", "-r", "y", "--scope", "8-0"], "'8-0'"),
         (["evaluate", "x"], "--restorer"),
         (["restore", "--restorer", "x", "--out", "y"], "missing argument"),
-        (["reproduce", "table1", "--out", "there"], "python -m reproduction"),
     ],
 )
 def test_a_wrong_command_line(args, words):

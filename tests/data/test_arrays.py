@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from unshift import data
-from unshift.data import arrays
+from unshift.data import sources
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_layouts(tmp_path, shape, expected):
 def test_pixels_are_read_exactly(tmp_path_factory, array, zipped):
     path = tmp_path_factory.mktemp("arrays") / ("a.npz" if zipped else "a.npy")
     np.savez_compressed(path, images=array) if zipped else np.save(path, np.asfortranarray(array))
-    images = arrays.load_array(path).images
+    images = sources.load_array(path).images
     assert images.dtype == (torch.uint8 if array.dtype == np.uint8 else torch.float32)
     channels_last = array.shape[3] in (1, 3) and array.shape[1] not in (1, 3)
     wanted = np.moveaxis(array, 3, 1) if channels_last else array

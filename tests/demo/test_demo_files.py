@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from unshift.cli import app
 from unshift.data import DataError
-from unshift.demo import models, runtime, server, site
+from unshift.demo import runtime, server, site
 
 MNIST = site.CHOICES[0]
 
@@ -146,7 +146,7 @@ def test_models_are_exported_once(tmp_path, monkeypatch):
     (tmp_path / "models").mkdir()
     lines: list[str] = []
     for _ in range(2):
-        models.write_cached(tmp_path, "tiny", lambda path: path.write_bytes(b"model"), lines.append)
+        site.write_cached(tmp_path, "tiny", lambda path: path.write_bytes(b"model"), lines.append)
         assert (tmp_path / "models" / "tiny.onnx").read_bytes() == b"model"
     assert len(lines) == 1
     assert "tiny" in lines[0]

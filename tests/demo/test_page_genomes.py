@@ -12,8 +12,8 @@ from page import HOME, RIGHT, Page, wait
 
 import unshift
 from unshift.data.sequences import Record, encode, encode_letters, oriented, read_fasta, to_fasta
-from unshift.demo.models import Windows, export_windows
 from unshift.demo.site import GENOMES as RESTORER
+from unshift.demo.site import Windows, export_windows
 
 DEPOSITED = Path(__file__).parents[1] / "data" / "mitogenomes.fa.gz"
 LETTERS = "ACGT" * 12 + "acgtRYSWKMBDHVNn"

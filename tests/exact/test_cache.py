@@ -14,7 +14,7 @@ from networks import fresh, plans
 from samples import PRESETS, blobs, make_estimator, make_restorer
 
 from unshift import Restorer, load, quantise
-from unshift.exact import cache, inference
+from unshift.exact import inference, quantised
 from unshift.exact.quantised import bits_of
 
 
@@ -75,7 +75,7 @@ def test_least_recently_used_plans_are_dropped_first(monkeypatch):
         net(torch.rand(1, 1, 9, width))
     assert widths() == [*range(9, 41)]  # many sizes fit
     net(torch.rand(1, 1, 9, 9))
-    monkeypatch.setattr(cache, "LIMIT", sum(size for _, _, size in net.cache._entries.values()) // 2)
+    monkeypatch.setattr(quantised, "LIMIT", sum(size for _, _, size in net.cache._entries.values()) // 2)
     net(torch.rand(1, 1, 9, 50))
     assert 2 <= len(widths()) < 32
     assert widths()[-2:] == [9, 50]

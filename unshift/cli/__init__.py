@@ -64,15 +64,6 @@ for module in (evaluate, fit, restore, orient, verify, calibrate, models, export
 app.add_typer(data.app, name="data")
 
 
-@app.command(hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def reproduce() -> None:
-    """Raise an error that names the successor of this command."""
-    raise ValueError(
-        "the paper's tables and figures are not part of the package: run `python -m reproduction NAME` in a clone of "
-        "the repository. `unshift evaluate` measures the main result"
-    )
-
-
 def main() -> None:
     """Run the command line."""
     try:

@@ -12,9 +12,8 @@ Examples:
 from __future__ import annotations
 
 from unshift.cli import options
-from unshift.cli.outputs import check_output
+from unshift.cli.outputs import check_output, print_json, reliability_line
 from unshift.cli.prepared_data import TrainingImages, open_for
-from unshift.cli.printing import print_json, reliability_line
 
 
 def calibrate(

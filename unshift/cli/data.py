@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from unshift.cli.options import Command, Json
-from unshift.cli.printing import file_size, print_json, print_table
+from unshift.cli.outputs import file_size, print_json, print_table
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -40,9 +40,8 @@ from unshift.cli import options, report
 from unshift.cli.classifiers import adapt_images, load_classifier, try_classifier
 from unshift.cli.errors import warn
 from unshift.cli.options import moves_option, output_option
-from unshift.cli.outputs import check_folder
+from unshift.cli.outputs import check_folder, join_names, percent, print_json, print_table, rates_line, reliability_line
 from unshift.cli.prepared_data import TrainingImages, open_for
-from unshift.cli.printing import join_names, percent, print_json, print_table, rates_line, reliability_line
 
 if TYPE_CHECKING:
     from torch import Tensor

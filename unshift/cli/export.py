@@ -28,9 +28,8 @@ import typer
 
 from unshift.cli import options
 from unshift.cli.classifiers import load_classifier
-from unshift.cli.outputs import check_output
+from unshift.cli.outputs import check_output, file_size, print_json
 from unshift.cli.prepared_data import takes_any_size
-from unshift.cli.printing import file_size, print_json
 
 
 def export(

@@ -38,9 +38,8 @@ from unshift.cli import options
 from unshift.cli.allocator import limit_onednn_cache, raise_mmap_threshold
 from unshift.cli.classifiers import adapt_images, load_classifier
 from unshift.cli.options import images_option, moves_option, output_option, training_option
-from unshift.cli.outputs import check_output
+from unshift.cli.outputs import check_output, file_size, print_json, rates_line
 from unshift.cli.prepared_data import choose_split, open_prepared, preparation
-from unshift.cli.printing import file_size, print_json, rates_line
 from unshift.cli.processes import cores, restarted
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from unshift.cli.options import Json
-from unshift.cli.printing import file_size, percent, print_json, print_table
+from unshift.cli.outputs import file_size, percent, print_json, print_table
 
 
 def models(

@@ -80,9 +80,8 @@ def renamed(command: str, args: list[str]) -> list[str]:
 
 
 Preset = StrEnum("Preset", ["paper", "dense", "lines", "seam", "sequence", "scene", "look", "evidence"])
-"""The presets of the library, repeated because importing their table would import PyTorch."""
-Border = StrEnum("Border", ["circular", "zeros", "edge", "crop"])
-"""The pixels that fill the side that a shift vacates."""
+"""The presets of the library, named again because its table would cost the import of PyTorch."""
+Border = StrEnum("Border", ["circular", "zeros", "edge", "crop"])  # the pixels that fill the side that a shift vacates
 
 
 def read_size(text: str) -> tuple[int, int]:

@@ -39,8 +39,7 @@ import typer
 
 from unshift.cli import options
 from unshift.cli.allocator import limit_onednn_cache
-from unshift.cli.outputs import check_folder, write_table
-from unshift.cli.printing import join_names
+from unshift.cli.outputs import check_folder, join_names, write_table
 
 if TYPE_CHECKING:
     from unshift.data.assemblies import Assembly, Segment

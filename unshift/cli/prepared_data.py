@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from unshift.data import ImageSet
     from unshift.restorer import Chain, Restorer
 
-SAMPLED = 8
-"""Number of files that are checked for colours."""
+SAMPLED = 8  # number of files that are checked for colours
 
 
 def open_prepared(
@@ -103,10 +102,10 @@ def open_for(
 
 def _in_memory(source: str) -> bool:
     """Return whether ``source`` is a named data set or an array: all images in memory, of one size."""
-    from unshift.data.arrays import SUFFIXES
     from unshift.data.catalogue import DATASETS
+    from unshift.data.sources import ARRAYS
 
-    return source in DATASETS or Path(source).suffix.lower() in SUFFIXES
+    return source in DATASETS or Path(source).suffix.lower() in ARRAYS
 
 
 def _warn_of_colours(images: Any) -> None:

@@ -17,12 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-REACH = 3
-"""Largest shift of the map, in pixels: that of the paper's Figure 1."""
-MAP_IMAGES, MAP_PIXELS = 1000, 2**21
-"""Largest number of images of the map, and of their pixels together."""
-EXAMPLES = 10
-"""Number of images that are shown original, moved and restored."""
+REACH = 3  # largest shift of the map, in pixels: that of the paper's Figure 1
+MAP_IMAGES, MAP_PIXELS = 1000, 2**21  # largest number of images of the map, and of their pixels together
+EXAMPLES = 10  # number of images that are shown original, moved and restored
 ORANGE, TEAL, GREY = "#c2410c", "#0f766e", "#9ca3af"
 NEEDS = "needs matplotlib: pip install 'unshift[plots]'"
 
@@ -40,10 +37,7 @@ def measure(
     border: Any,
     progress: bool,
 ) -> dict[str, Any]:
-    """Return the examples and the map of shifts as plain data, measured on the first ``images`` of the data.
-
-    Both need grey or RGB images of two axes; the map also needs a classifier and a restorer of shifts.
-    """
+    """Return the examples and the map of shifts as plain data, where the images and the models allow them."""
     import torch
 
     from unshift.coordinates.lossy import Moves
@@ -78,10 +72,7 @@ def measure(
 
 
 def write(folder: Path, results: Mapping[str, Any], table: Mapping[str, Sequence[str]], seconds: float) -> Path:
-    """Write ``index.html`` from the results of ``unshift evaluate`` and :func:`measure`, and return its path.
-
-    The first row of ``table`` is its head; it has no rows without a classifier.
-    """
+    """Write ``index.html`` from the results of ``unshift evaluate`` and :func:`measure`, and return its path."""
     import torch
 
     from unshift import __version__

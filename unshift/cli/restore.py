@@ -51,9 +51,8 @@ from unshift.cli.allocator import raise_mmap_threshold
 from unshift.cli.errors import warn
 from unshift.cli.image_files import Reader
 from unshift.cli.orient import LOW, orient_files
-from unshift.cli.outputs import remove_stale, staged, write_table
+from unshift.cli.outputs import join_names, print_json, remove_stale, staged, write_table
 from unshift.cli.prepared_data import preparation, takes_any_size
-from unshift.cli.printing import join_names, print_json
 from unshift.cli.restoring import Restoring, Result, turns_pages
 
 if TYPE_CHECKING:

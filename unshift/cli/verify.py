@@ -27,8 +27,8 @@ from typing import Annotated, Any
 import typer
 
 from unshift.cli import options
+from unshift.cli.outputs import print_json
 from unshift.cli.prepared_data import open_for, takes_any_size
-from unshift.cli.printing import print_json
 
 
 def verify(

@@ -1,7 +1,4 @@
-"""Coordinates: where a pose is a shift. One interface, one file for each kind of pose.
-
-To add a kind, write a file with a subclass of :class:`Coordinates` and add a line to ``KINDS``.
-"""
+"""Coordinates: where a pose is a shift. One interface, and a line in ``KINDS`` for each kind of pose."""
 
 from __future__ import annotations
 
@@ -58,12 +55,7 @@ KINDS: dict[str, type[Coordinates]] = {
 
 
 def from_description(description: dict[str, Any], pad: int | None = None) -> Coordinates:
-    """Rebuild coordinates from the result of :meth:`Coordinates.describe`.
-
-    Args:
-        description: The kind, and its arguments.
-        pad: Another margin than the described one, for circular shifts of the whole image.
-    """
+    """Rebuild coordinates from the result of :meth:`Coordinates.describe`, with another margin if ``pad`` is given."""
     arguments = dict(description)
     kind = arguments.pop("kind")
     if kind == "canvas":  # files of 0.1 and 0.2

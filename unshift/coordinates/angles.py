@@ -16,8 +16,7 @@ from torch import Tensor
 
 from unshift.coordinates.boxes import LARGEST_BOX, box_means
 from unshift.coordinates.interface import check_count
-from unshift.coordinates.rotating import Rotating, corners, sampled
-from unshift.coordinates.rotation import float_dtype
+from unshift.coordinates.rotation import Rotating, corners, float_dtype, in_all_quarters, sampled
 from unshift.network import as_float
 from unshift.shifts import check_images
 
@@ -86,7 +85,5 @@ def _samples(side: int, angles: int) -> tuple[Tensor, Tensor]:
         index, weight = corners(place.flatten(0, 1), side)
         indices.append(index)
         weights.append(torch.where(inside, weight, 0.0))
-    index, weight = torch.cat(indices, 1), torch.cat(weights, 1)
     numbers = torch.arange(side * side).view(side, side)
-    turned = [torch.rot90(numbers, -quarter, (0, 1)).flatten() for quarter in range(4)]
-    return torch.cat([pixel[index] for pixel in turned], 1), weight.repeat(1, 4)
+    return in_all_quarters(torch.cat(indices, 1), torch.cat(weights, 1), numbers)

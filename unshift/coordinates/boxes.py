@@ -1,8 +1,8 @@
 """Box means: an image reduced by a whole number, bit for bit the same in every turn and mirror image.
 
-Boxes lie symmetrically about the middle of each axis. Where they do not fill it, the pixels at both ends are repeated.
-An odd axis has no symmetric boxes of even width, so both placements, one pixel apart, are averaged. The pixels are
-integers (uint8, or quantised by the largest pixel of the image), so their sums have no order.
+Boxes lie symmetrically about the middle of each axis; at its ends pixels are repeated. An odd axis has no symmetric
+boxes of even width, so both placements, one pixel apart, are averaged. Pixels are made integers, whose sums have no
+order.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from unshift.network import as_float
 LARGEST_BOX = 64
 """Largest width of a box: sums of uint8 in a box of both placements stay below 2^24, which float32 holds."""
 
-STRIP = 2**21
-"""Pixels to reduce at a time."""
+STRIP = 2**20  # pixels to reduce at a time
 
 
 def _boxes(n: int, width: int) -> list[Tensor]:

@@ -1,8 +1,8 @@
 """Centre: the shift of an object from the true centre of the image, the same in every quarter turn of the image.
 
-This is the first half of undoing a shift and any angle: find the centre, then the turn. For the whole to commute with
-quarter turns bit for bit, the centre must turn with the image. So the network's filters equal their quarter turns, and
-it scores the positions where an image's centre can be: pixels for odd sizes, the corners between them for even sizes.
+To undo a shift and any angle, first find the centre, then the turn. The centre must turn with the image. So the
+network's filters equal their quarter turns, and it scores the positions where an image's centre can be: pixels for odd
+sizes, the corners between them for even sizes.
 
 Convention
 ----------

@@ -21,11 +21,7 @@ def merge_poses(poses: Sequence[Posed], reads: Sequence[frozenset[str]]) -> Pose
 
 
 class Chained(nn.Module):
-    """Coordinates one after another, as one. The methods are those of :class:`Coordinates` that apply to a whole pose.
-
-    Args:
-        stages: Coordinates, in the order in which they undo. No two may read the same part of a pose.
-    """
+    """Coordinates one after another, in the order in which they undo. No two may read the same part of a pose."""
 
     def __init__(self, stages: Sequence[Coordinates]) -> None:
         super().__init__()

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from unshift.coordinates.interface import Coordinates
+from unshift.coordinates.interface import Coordinates, Pose, Posed
 from unshift.exact import in_graphs
-from unshift.shifts import check_images, movable, take, view_as
+from unshift.shifts import apply, check_images, movable, take, undo, view_as
 
 
 class Turn(NamedTuple):
@@ -26,8 +26,7 @@ class Turn(NamedTuple):
 
     axes: tuple[int, ...]
     reversed: tuple[bool, ...]
-    complement: bool = False
-    """True if the channels are reversed too, as A C G T become T G C A."""
+    complement: bool = False  # true if the channels are reversed too, as A C G T become T G C A
 
     def then(self, other: Turn) -> Turn:
         """Return this turn followed by ``other``."""
@@ -74,15 +73,12 @@ CUBE = [  # the signed permutations of the axes that keep its handedness
 class Group(NamedTuple):
     """A group of turns and the arrays that it applies to."""
 
-    elements: Callable[[int], list[Turn]]
-    """From the number of spatial axes to the elements, the identity first."""
+    elements: Callable[[int], list[Turn]]  # from the number of spatial axes to the elements, the identity first
     axes: tuple[int, ...]
-    swaps: bool
-    """True if elements swap axes, so that turns of an array differ in shape unless its sides are equal."""
+    swaps: bool  # true if elements swap axes, so that turns of an array differ in shape unless its sides are equal
     names: tuple[str, ...]
     """The names of the elements in tables."""
-    takes: str
-    """The arrays that it applies to, for messages."""
+    takes: str  # the arrays that it applies to, for messages
 
 
 DEGREES = ("0°", "90°", "180°", "270°")
@@ -111,9 +107,7 @@ def _gathered(images: Tensor, turn: Tensor, elements: list[Turn]) -> Tensor:
 def turn_each(images: Tensor, turn: Tensor, elements: list[Turn]) -> Any:
     """Turn each image by its own element, ``(batch,)``.
 
-    Returns:
-        ``(batch, channel, *spatial)``; of two or more images that elements bring to different shapes, a list of
-        ``(channel, *spatial)``, whichever elements they are.
+    If elements bring two or more images to different shapes, the result is a list of ``(channel, *spatial)``.
     """
     if len(images) == 1:
         return elements[int(turn)](images).contiguous()
@@ -126,14 +120,9 @@ def turn_each(images: Tensor, turn: Tensor, elements: list[Turn]) -> Any:
 
 
 class Turning(Coordinates):
-    """Base class of kinds that undo the elements of a group.
+    """Base class of kinds that undo the elements of a group, a name in :data:`GROUPS`."""
 
-    Args:
-        group: A name in :data:`GROUPS`.
-    """
-
-    square = True
-    """Whether arrays must have equal sides where the group swaps axes."""
+    square = True  # whether arrays must have equal sides where the group swaps axes
 
     def __init__(self, group: str) -> None:
         super().__init__()
@@ -162,3 +151,19 @@ class Turning(Coordinates):
                 f"got {images.shape[1]}: shape {tuple(images.shape)}"
             )
         return size
+
+    def undo(self, images: Tensor, pose: Posed) -> Any:
+        assert pose.turn is not None
+        inverses = self.inverses(len(self.check(images)))
+        return turn_each(images if self.whole else undo(images, pose.shift), pose.turn, inverses)
+
+    def redo(self, images: Tensor, pose: Posed, size: Sequence[int] | None = None) -> Any:
+        assert pose.turn is not None
+        self._check_no_scene(images, size)
+        turned = turn_each(images, pose.turn, self.elements(len(self.check(images))))
+        return turned if self.whole else apply(turned, pose.shift)
+
+    def _drawn(self, size: tuple[int, ...], shift: Tensor, scope: int | None, generator: torch.Generator) -> Pose:
+        """Return shifts with random turns: any, except with scope 0, none."""
+        turn = torch.randint(len(self.elements(len(size))), (len(shift),), generator=generator)
+        return Pose(shift, torch.zeros_like(turn) if scope == 0 else turn)

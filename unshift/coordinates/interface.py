@@ -60,6 +60,13 @@ def rows(pose: PoseLike, index: slice | Tensor) -> PoseLike:
     return type(pose)(*parts)
 
 
+def circular_distance(shift: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Return the largest circular distance from 0 along any axis, float64 ``(batch,)``."""
+    whole = torch.tensor(size, device=shift.device)
+    forward = shift % whole
+    return torch.minimum(forward, whole - forward).amax(1).to(torch.float64)
+
+
 class Labels(NamedTuple):
     """The words that messages and tables use for a kind of pose."""
 
@@ -156,9 +163,9 @@ class Coordinates(nn.Module, ABC):
         """Return images and coordinates whose :meth:`moves` are exact: with padding, padded images and ``Shifts``."""
         return images, self
 
-    @abstractmethod
     def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
         """Return the distance of ``pose`` from the identity in steps, float64 ``(batch,)``; infinite for a turn."""
+        return circular_distance(pose.shift, size)
 
     # --- construction and description ---
 

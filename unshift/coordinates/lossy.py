@@ -1,7 +1,6 @@
 """Moves that lose pixels: those that leave the image are lost, and zeros, the edge or more of the photo enter instead.
 
-All three are one operation: shift a larger image and crop its middle. The larger image is the image with a margin of
-zeros, the image with its edge repeated, or the photo itself, of which only a window is ever visible.
+All three are one operation: shift a larger image and crop its middle.
 """
 
 from __future__ import annotations
@@ -19,24 +18,22 @@ __all__ = ["MOVES", "Kind", "Moves"]
 Kind = Literal["circular", "zeros", "edge", "crop"]
 """The pixels that fill the side that a move vacates: the image itself, zeros, its edge, or the rest of the photo."""
 MOVES: tuple[Kind, ...] = get_args(Kind)
-PART = 8
-"""By default images move by up to this part of their shorter side: 4 of 32 pixels."""
+PART = 8  # by default images move by up to this part of their shorter side: 4 of 32 pixels
 
 
 class Moves:
     """Random moves of images, as an augmentation whose target is the move.
 
-    Args:
-        kind: One of :data:`MOVES`.
-        coordinates: Coordinates that draw the moves, and apply turns and circular shifts.
-        scope: The largest shift along each axis, in pixels. None: any, for circular shifts only.
+    The coordinates draw the moves, and do turns and circular shifts. Shifts reach up to ``scope`` pixels along each
+    axis; None: any, for circular shifts only.
 
     >>> from unshift.coordinates import Shifts
-    >>> Moves("zeros", Shifts(), 1).move(torch.tensor([[[1, 2, 3]]]), Pose(torch.tensor([[1]]))).tolist()
+    >>> one = Pose(torch.tensor([[1]]))
+    >>> Moves("zeros", Shifts(), 1).move(torch.tensor([[[1, 2, 3]]]), one).tolist()
     [[[0, 1, 2]]]
-    >>> Moves("edge", Shifts(), 1).move(torch.tensor([[[1, 2, 3]]]), Pose(torch.tensor([[1]]))).tolist()
+    >>> Moves("edge", Shifts(), 1).move(torch.tensor([[[1, 2, 3]]]), one).tolist()
     [[[1, 1, 2]]]
-    >>> Moves("crop", Shifts(), 1).move(torch.tensor([[[1, 2, 3, 4, 5]]]), Pose(torch.tensor([[1]]))).tolist()
+    >>> Moves("crop", Shifts(), 1).move(torch.tensor([[[1, 2, 3, 4, 5]]]), one).tolist()
     [[[1, 2, 3]]]
     """
 
@@ -54,13 +51,9 @@ class Moves:
     def for_training(
         cls, kind: Kind, coordinates: Coordinates, scope: int | None, size: tuple[int, ...]
     ) -> Moves | None:
-        """Return the moves to train with; None for circular ones, which are all one example to an equivariant network.
+        """Return the moves to train on images of ``size`` with; None for circular ones, all one example to the network.
 
-        Args:
-            kind: One of :data:`MOVES`.
-            coordinates: The moves that are undone.
-            scope: The largest shift along each axis. Default: an eighth of the shorter side.
-            size: Size of the images.
+        The scope is, by default, an eighth of the shorter side.
         """
         if kind == "circular":
             if scope is not None:

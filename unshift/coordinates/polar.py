@@ -34,8 +34,7 @@ import torch
 from torch import Tensor
 
 from unshift.coordinates.interface import check_count, check_finite_number
-from unshift.coordinates.rotating import Rotating, corners, sampled
-from unshift.coordinates.rotation import float_dtype
+from unshift.coordinates.rotation import Rotating, corners, float_dtype, in_all_quarters, sampled
 from unshift.network import ShiftEstimator, as_float
 from unshift.shifts import check_images
 
@@ -45,11 +44,9 @@ ROTATIONS: dict[str, dict[str, Any]] = {
 }
 """The presets for rotations: the grid, and the widths of full-size filters (None: the paper's net)."""
 
-LARGEST_GRID = 2**20
-"""Largest number of points of a grid: larger ones are mistakes or damaged files."""
+LARGEST_GRID = 2**20  # largest number of points of a grid: larger ones are mistakes or damaged files
 
-POLAR_ANGLES = 9
-"""Default polar angles of a volume: from pole to pole in steps of 22.5 degrees."""
+POLAR_ANGLES = 9  # default polar angles of a volume: from pole to pole in steps of 22.5 degrees
 
 
 class Polar(Rotating):
@@ -188,15 +185,11 @@ def polar_points(
 def _grid_samples(
     size: int, angles: int, radii: Sequence[float], polar_angles: int | None, axis: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the pixels that the grid samples and their weights.
+    """Return the flat indices of the pixels that the grid samples and their float64 weights, each ``(corners,
+    points)``.
 
     One quadrant of the grid is computed; the other three sample the quarter turns of the image with the same weights in
-    the same order. So a quarter turn of the image shifts its canvas bit for bit. The arguments are those of
-    :class:`Polar`, with all ``radii`` in pixels.
-
-    Returns:
-        Flat pixel indices and their float64 weights, each ``(corners, channels * angles)``: the value of a grid point
-        is the sum over its corners.
+    the same order. So a quarter turn of the image shifts its canvas bit for bit. All ``radii`` are in pixels.
     """
     axes = 2 if polar_angles is None else 3
     quadrant = [2 * math.pi * i / angles for i in range(angles // 4)]
@@ -205,9 +198,6 @@ def _grid_samples(
     # Right is the column, up is minus the row; a volume's axis of rotation comes before them.
     place = torch.stack([*place.unbind(-1)[:-2], -place[..., -1], place[..., -2]], -1)
     index, weight = corners((size - 1) / 2 + place, size)
-    # Azimuth t + 90 q of an image is azimuth t of the image turned back by q quarters.
     numbers = torch.arange(size**axes).view([size] * axes)
-    if axes == 3:
-        numbers = numbers.movedim(axis, 0)
-    turned = [torch.rot90(numbers, -quarter, (-2, -1)).flatten() for quarter in range(4)]
-    return torch.cat([pixel[index] for pixel in turned], -1).flatten(1), weight.repeat(1, 1, 4).flatten(1)
+    index, weight = in_all_quarters(index, weight, numbers if axes == 2 else numbers.movedim(axis, 0))
+    return index.flatten(1), weight.flatten(1)

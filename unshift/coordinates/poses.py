@@ -8,7 +8,7 @@ Several highest scores are compared by their restored arrays, which are the same
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -79,20 +79,8 @@ class Poses(Turning):
         index = largest(restored, math.prod(images.shape[1:]), highest, tied)
         return (torch.arange(highest.shape[1], device=index.device) == index[:, None]).to(torch.int64)
 
-    def undo(self, images: Tensor, pose: Posed) -> Any:
-        assert pose.turn is not None
-        return turn_each(images, pose.turn, self.inverses(len(self.check(images))))
-
-    def redo(self, images: Tensor, pose: Posed, size: Sequence[int] | None = None) -> Any:
-        assert pose.turn is not None
-        self._check_no_scene(images, size)
-        return turn_each(images, pose.turn, self.elements(len(self.check(images))))
-
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
-        """See :class:`Coordinates`. Any scope but 0 allows all turns."""
-        turn = torch.randint(len(self.elements(len(size))), (count,), generator=generator)
-        still = torch.zeros(count, len(size), dtype=torch.int64)
-        return Pose(still, torch.zeros_like(turn) if scope == 0 else turn)
+        return self._drawn(size, torch.zeros(count, len(size), dtype=torch.int64), scope, generator)
 
     def moves(self, size: tuple[int, ...]) -> Pose:
         count = len(self.elements(len(size)))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from unshift.coordinates.interface import Coordinates, Labels, Pose, Posed
-from unshift.coordinates.shifts import circular_distance, draw_shifts
+from unshift.coordinates.shifts import draw_shifts
 from unshift.exact import Scores
 from unshift.network import ShiftEstimator
 from unshift.shifts import check_images
@@ -62,9 +62,6 @@ class Ring(Coordinates):
 
     def moves(self, size: tuple[int, ...]) -> Pose:
         return self._pose(torch.arange(size[self._axis(len(size))]), len(size))
-
-    def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        return circular_distance(pose.shift, size)
 
     def network(self, preset: str, channels: int, size: tuple[int, ...]) -> ShiftEstimator:
         axis = self._axis(len(size))

@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from unshift.coordinates.interface import Coordinates, Labels, Pose, Posed, check_count, check_finite_number
+from unshift.coordinates.interface import (
+    Coordinates,
+    Labels,
+    Pose,
+    Posed,
+    check_count,
+    check_finite_number,
+    circular_distance,
+)
 from unshift.exact import Scores
 from unshift.shifts import add_margin, all_shifts, apply, check_images, format_size, ravel, undo, unravel
 
@@ -23,13 +31,6 @@ def draw_shifts(size: Sequence[int], count: int, scope: int | None, generator: t
     if scope < 0:
         raise ValueError(f"scope must be 0 or more pixels, got {scope}")
     return torch.randint(-scope, scope + 1, (count, len(size)), generator=generator)
-
-
-def circular_distance(shift: Tensor, size: tuple[int, ...]) -> Tensor:
-    """Return the largest circular distance from 0 along any axis, float64 ``(batch,)``."""
-    whole = torch.tensor(size, device=shift.device)
-    forward = shift % whole
-    return torch.minimum(forward, whole - forward).amax(1).to(torch.float64)
 
 
 class Shifts(Coordinates):
@@ -58,11 +59,8 @@ class Shifts(Coordinates):
     def moves(self, size: tuple[int, ...]) -> Pose:
         return Pose(all_shifts(size))
 
-    def distance(self, pose: Posed, size: tuple[int, ...]) -> Tensor:
-        return circular_distance(pose.shift, size)
 
-
-class Padded(Coordinates):
+class Padded(Shifts):
     """Shifts of the image on a margin of constant pixels, which is then cut off again.
 
     ``crop(apply(pad(x), s))`` is a zero-filled shift of ``x`` by up to ``pad`` pixels. On the padded canvas it is a
@@ -108,9 +106,6 @@ class Padded(Coordinates):
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
         """See :class:`Coordinates`. Without a scope, shifts go up to the margin: beyond it pixels are lost."""
         return Pose(draw_shifts(size, count, self.pad if scope is None else scope, generator))
-
-    def moves(self, size: tuple[int, ...]) -> Pose:
-        return Pose(all_shifts(size))
 
     def exact_on(self, images: Tensor) -> tuple[Tensor, Coordinates]:
         """See :class:`Coordinates`. Shifts are circular, and exact, on the padded image."""

@@ -15,17 +15,16 @@ restored arrays.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from unshift.coordinates.groups import GROUPS, Turn, Turning, turn_each
-from unshift.coordinates.interface import Labels, Pose, Posed
-from unshift.coordinates.shifts import circular_distance, draw_shifts
+from unshift.coordinates.groups import GROUPS, Turn, Turning
+from unshift.coordinates.interface import Labels, Pose, Posed, circular_distance
+from unshift.coordinates.shifts import draw_shifts
 from unshift.exact import Scores
-from unshift.shifts import all_shifts, apply, ravel, undo, unravel
+from unshift.shifts import all_shifts, ravel, unravel
 
 
 class Turns(Turning):
@@ -69,23 +68,8 @@ class Turns(Turning):
         whole = torch.tensor(size, device=index.device)
         return Pose(_turned_shift(position, turn, self.elements(len(size))) % whole, turn)
 
-    def undo(self, images: Tensor, pose: Posed) -> Tensor:
-        assert pose.turn is not None
-        axes = len(self.check(images))
-        undone: Tensor = turn_each(undo(images, pose.shift), pose.turn, self.inverses(axes))
-        return undone
-
-    def redo(self, images: Tensor, pose: Posed, size: Sequence[int] | None = None) -> Tensor:
-        assert pose.turn is not None
-        self._check_no_scene(images, size)
-        axes = len(self.check(images))
-        return apply(turn_each(images, pose.turn, self.elements(axes)), pose.shift)
-
     def draw(self, size: tuple[int, ...], count: int, scope: int | None, generator: torch.Generator) -> Pose:
-        """See :class:`Coordinates`. A scope limits the shift. Any scope but 0 allows all turns."""
-        shift = draw_shifts(size, count, scope, generator)
-        turn = torch.randint(len(self.elements(len(size))), (count,), generator=generator)
-        return Pose(shift, torch.zeros_like(turn) if scope == 0 else turn)
+        return self._drawn(size, draw_shifts(size, count, scope, generator), scope, generator)
 
     def moves(self, size: tuple[int, ...]) -> Pose:
         shifts, count = all_shifts(size), len(self.elements(len(size)))

@@ -1,9 +1,4 @@
-"""Images to restore: named data sets (one embedded), folders, tar shards, NumPy files, FASTA.
-
->>> from unshift.data import open_images
->>> open_images("mnist-10k", "test").images.shape
-torch.Size([10000, 1, 28, 28])
-"""
+"""Images to restore: named data sets (one embedded), folders, tar shards, NumPy files, FASTA."""
 
 from __future__ import annotations
 

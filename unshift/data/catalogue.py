@@ -49,9 +49,6 @@ def dataset(name: str, split: str = "train", *, download: bool = True) -> ImageS
 
     Returns:
         Images ``(n, channel, *spatial)``, ``uint8`` (``mnist3d``: ``float32`` in [0, 1]), and ``int64`` labels.
-
-    Raises:
-        DataError: If a file is damaged, cannot be downloaded, or is absent and ``download`` is false.
     """
     entry = find(name)
     if split not in SPLITS:
@@ -62,10 +59,7 @@ def dataset(name: str, split: str = "train", *, download: bool = True) -> ImageS
 
 
 def get(name: str) -> Path:
-    """Download the missing files of a data set, check all of them, and return their folder.
-
-    Raise a ``DataError`` if a file is damaged or cannot be downloaded.
-    """
+    """Download the missing files of a data set, check all of them, and return their folder."""
     entry = find(name)
     for split in SPLITS:
         entry.download(split)

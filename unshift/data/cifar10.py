@@ -7,8 +7,7 @@ from torch import Tensor
 
 from unshift.data.files import Entry, File
 
-RECORD = 1 + 3 * 32 * 32
-"""Bytes of an image: a label, then three planes."""
+RECORD = 1 + 3 * 32 * 32  # bytes of an image: a label, then three planes
 
 
 def read_batches(split: str, contents: list[bytes]) -> tuple[Tensor, Tensor]:

@@ -1,11 +1,8 @@
 """The data sets as entries: their description, their official files, and how these are downloaded and checked.
 
-A new data set is one module beside this one, with its :class:`Entry` in ``ENTRIES``, and that module's name in
-``catalogue.py``.
-
 The folder is ``$UNSHIFT_DATA``, or ``~/.cache/unshift`` if that is unset. A file on disk is checked by the md5 of its
-*unpacked* content, since it may have been compressed again. A download goes to a scratch folder; only a file with the
-right md5 is moved into the data folder, so an interruption at any moment leaves the whole file or none.
+*unpacked* content, since it may have been compressed again. A download is moved into the folder once its md5 is right,
+so an interruption at any moment leaves the whole file or none.
 """
 
 from __future__ import annotations
@@ -30,8 +27,7 @@ from unshift.data.pixels import ImageSet
 from unshift.shifts import format_size
 
 SPLITS = ("train", "test")
-TIMEOUT = 30
-"""Seconds to connect, and between two packets."""
+TIMEOUT = 30  # seconds to connect, and between two packets
 
 
 class DataError(ValueError):
@@ -105,11 +101,7 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def retrieve(urls: Sequence[str], known_hash: str, folder: Path) -> Path:
-    """Download one file into ``folder`` from the first of ``urls`` that serves it, and return its path.
-
-    ``known_hash`` is written as in pooch, such as ``md5:6bbc9ace...``. If every download fails, raise a ``DataError``
-    with each reason.
-    """
+    """Download one file into ``folder`` from the first of ``urls`` that serves it, and return its path."""
     pooch = _import_extra("pooch")
     pooch.get_logger().setLevel("WARNING")
     problems = []

@@ -1,7 +1,6 @@
 """MNIST, its embedded part ``mnist-10k``, and Fashion-MNIST, which has the same format.
 
-``mnist-10k/`` holds the first 10,000 training images and all test images of MNIST, with labels, in gzipped idx files;
-see ``LICENSE-MNIST``. Its test files equal the official ones, so ``mnist`` reads them unless it was downloaded.
+``mnist-10k/`` holds the first 10,000 training images and all test images, in gzipped idx files; see ``LICENSE-MNIST``.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ def read_digits(split: str, contents: list[bytes]) -> tuple[Tensor, Tensor]:
 def _entry(name: str, train: int, md5: Sequence[tuple[str, str]], shipped: Sequence[str] = (), **fields: Any) -> Entry:
     """Return the entry of a data set in MNIST's format.
 
-    ``md5`` has a pair for each file of ``NAMES``: of its unpacked content, and of the file at the mirrors. ``shipped``
-    are the splits whose files are part of the package.
+    ``md5`` has a pair for each file of ``NAMES``: of its unpacked content, and of the file at the mirrors.
     """
     counts = {"train": train, "test": 10_000}
     sizes = [size for count in counts.values() for size in (16 + count * 28 * 28, 8 + count)]

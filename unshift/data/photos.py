@@ -1,12 +1,9 @@
 """Images from image files: single files, folders, and WebDataset shards (tar files of images).
 
-Images in a folder, at any depth, are sorted by path. Names that start with a dot and files without an image suffix are
-skipped. If every image is in a subfolder, the name of the top subfolder is its class: ``cat/1.jpg`` and ``dog/2.jpg``
-have the classes 0 and 1. Images in a shard are read in place, by any number of workers in any order.
-
-Pixels are read as displayed: turned by their EXIF orientation, transparency on white, the first frame of an animation,
-16-bit greys scaled to 8 bits. Every format that Pillow reads is accepted, except those that need another program
-(EPS, WMF) or are not images (HDF5, GRIB, BUFR, MPEG).
+Images in a folder, at any depth, are sorted by path. If every image is in a subfolder, the top one is its class. Pixels
+are read as displayed: turned by their EXIF orientation, transparency on white, the first frame of an animation, 16-bit
+greys scaled to 8 bits. Every format that Pillow reads is accepted, except those that need another program or are not
+images.
 """
 
 from __future__ import annotations
@@ -41,13 +38,10 @@ def suffixes() -> frozenset[str]:
 
 
 class ImageFiles(Dataset[Tensor]):
-    """Image files, each read on access: item ``i`` is a ``uint8`` image ``(channels, h, w)``.
+    """Image files, each read on access as ``uint8`` ``(channels, h, w)``, grey or RGB.
 
-    Args:
-        paths: The files.
-        size: Resize all to this ``(height, width)``. Scaling is bilinear and antialiased, as in Pillow.
-        fit: ``"resize"`` stretches, ``"crop"`` scales to cover the size and crops the centre.
-        channels: 1 (grey) or 3 (RGB).
+    With a ``size`` ``(height, width)`` all are resized, bilinear and antialiased as in Pillow: ``fit="resize"``
+    stretches, ``"crop"`` scales to cover the size and crops the centre.
     """
 
     def __init__(

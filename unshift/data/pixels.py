@@ -91,8 +91,7 @@ def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
     [[[[0, 25, 75, 100]]]]
 
     Args:
-        images: ``(n, channel, height, width)``, ``uint8`` or a float type. The result has the same type: ``uint8`` is
-            rounded; for unrounded values resize ``to_float(images)``.
+        images: ``(n, channel, height, width)``, ``uint8`` or a float type, as is the result; ``uint8`` is rounded.
         size: The new ``(height, width)``.
     """
     if images.ndim != 4:
@@ -110,19 +109,14 @@ def resize(images: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def prepare(images: Tensor, preparation: Mapping[str, Any]) -> Tensor:
-    """Prepare images as the training images of a restorer were prepared.
+    """Prepare images ``(n, channel, *spatial)`` as the training images of a restorer were prepared.
+
+    ``preparation`` is a restorer's ``trained_on["preparation"]``. Its steps, each optional, are applied in this order:
+    ``channels`` (1 or 3), ``resize`` or ``crop`` (``[height, width]``; on unrounded floats), ``pad`` (zeros on every
+    side).
 
     >>> prepare(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), {"resize": [1, 4], "pad": 1})[0, 0, 1]
     tensor([0.0000, 0.0000, 0.2500, 0.7500, 1.0000, 0.0000])
-
-    Args:
-        images: ``(n, channel, *spatial)``.
-        preparation: A restorer's ``trained_on["preparation"]``. Its steps, each optional, are applied in this order:
-            ``channels`` (1 or 3), ``resize`` or ``crop`` (``[height, width]``; on unrounded floats), ``pad`` (zeros on
-            every side).
-
-    Returns:
-        The prepared images. They keep their type if they already have the size.
     """
     if unknown := sorted({*preparation} - {"channels", *FITS, "pad"}):
         raise ValueError(f"unknown step in the restorer's preparation: {', '.join(unknown)}; upgrade unshift")

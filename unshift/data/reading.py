@@ -1,14 +1,8 @@
 """Readers: batches of images on request, in any order, from any container.
 
-``reader.read([rows, rows, ...])`` yields one batch for each tensor of rows, and holds few batches in memory:
-
-- A tensor is indexed.
-- A ``Dataset`` is read by the workers of a ``DataLoader``. The random seeds of each item follow from the pass and its
-  row, so a data set with random augmentation gives the same images for any number of workers.
-- An ``IterableDataset`` is read from its beginning in each pass. Rows are shuffled within windows of :data:`WINDOW`
-  images.
-
-A :data:`Batch` is a list of tensors ``(n, channel, *spatial)``: consecutive images of equal shape share a tensor.
+``reader.read([rows, rows, ...])`` yields one :data:`Batch` for each tensor of rows, and holds few batches in memory. A
+tensor is indexed. A ``Dataset`` is read by the workers of a ``DataLoader``; the random seeds of each item follow from
+the pass and its row, whatever the number of workers. An ``IterableDataset`` is read from its beginning in each pass.
 """
 
 from __future__ import annotations
@@ -29,11 +23,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 Batch = list[Tensor]
-Reasons = dict[int, str]
-"""For each unreadable row, the reason."""
+Reasons = dict[int, str]  # for each unreadable row, the reason
 
-WINDOW = 1024
-"""Number of images of a stream within which the order is shuffled."""
+WINDOW = 1024  # number of images of a stream within which the order is shuffled
 
 
 class UnreadableImage(ValueError):
@@ -56,8 +48,7 @@ class Reader(ABC):
     def read(self, requests: Iterable[Tensor], seed: int = 0, unreadable: Reasons | None = None) -> Iterator[Batch]:
         """Yield one batch for each tensor of rows; stop at the end of a stream of unknown length.
 
-        For data sets with random augmentation, the same ``seed`` gives the same images again. Unreadable rows are added
-        to ``unreadable``, if given, and left out of their batch; otherwise they raise a ``ValueError``.
+        Unreadable rows are added to ``unreadable``, if given, and left out; otherwise they raise a ``ValueError``.
         """
         for batch in self.batches(requests, seed, unreadable):
             yield batch if self.function is None else [self.function(images) for images in batch]
@@ -82,11 +73,9 @@ class Reader(ABC):
 
 
 def open_reader(images: Any, workers: int = 0) -> Reader:
-    """Return a reader of ``images``, with ``workers`` processes in the background.
+    """Return a reader of ``images``, with ``workers`` processes in the background. Labels are ignored.
 
-    ``images`` are a tensor or array ``(n, channel, *spatial)``, a ``Dataset`` or sequence of images, an
-    ``IterableDataset`` of them, a ``DataLoader`` (its data set, number of workers and ``collate_fn`` are used, not its
-    order), or a reader. Labels, if any, are ignored.
+    Of a ``DataLoader``, the data set, the number of workers and ``collate_fn`` are used, not its order.
     """
     if isinstance(images, Reader):
         return images
@@ -168,10 +157,7 @@ class _Items(Reader):
 
 
 class _Stream(Reader):
-    """Reader of an iterable that yields the same images in the same order each time.
-
-    ``start`` returns an iterator over the items, and ``images`` the images of an item.
-    """
+    """Reader of an iterable that yields the same images in the same order each time."""
 
     def __init__(
         self, start: Callable[[], Iterator[Any]], images: Callable[[Any], Iterable[Tensor]], workers: int

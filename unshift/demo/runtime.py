@@ -1,7 +1,6 @@
 """The browser's ONNX runtime: two files of the npm package onnxruntime-web, pinned by their hashes.
 
-They are not in the repository. They come from ``--runtime`` (or ``$UNSHIFT_RUNTIME``), from the data folder, or from
-``npm pack``, once.
+They come from ``--runtime`` (or ``$UNSHIFT_RUNTIME``), from the data folder, or from ``npm pack``, once.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ FILES = {
 def runtime_files(given: Path | None = None, *, download: bool = True) -> dict[str, Path]:
     """Return the files of the runtime by name, each checked by its hash; download them if necessary.
 
-    ``given`` is the npm archive, or a folder that holds the files (itself, or in ``dist`` or ``package/dist``). Raise a
-    ``DataError`` if files are missing or damaged.
+    ``given`` is the npm archive, or a folder that holds the files (itself, or in ``dist`` or ``package/dist``).
     """
     home = root() / f"onnxruntime-web-{VERSION}"
     for folder in [home] if given is None else [given, given / "dist", given / "package" / "dist"]:

@@ -1,8 +1,4 @@
-"""The server of the page: one folder of files, read-only, on the loopback interface by default.
-
-Python's ``http.server``, hardened: it refuses requests with a body, answers to local names only, sends nothing from
-outside its folder, and closes idle connections. Images that a visitor chooses stay in the browser.
-"""
+"""The server of the page: one folder of files, read-only, on the loopback interface by default."""
 
 from __future__ import annotations
 

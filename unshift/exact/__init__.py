@@ -1,14 +1,8 @@
 """Exact inference: the network in integers, and a tie rule that does not depend on the shift of the image.
 
 Floating point cannot promise that ``restore(apply(x, M))`` equals ``restore(x)``: float sums depend on their order, and
-among equal scores argmax picks the first index. So:
-
-1. Pixels and filters are quantised to integers, pointwise (:mod:`~unshift.exact.calibration`).
-2. Sums are exact, so their order does not matter: :mod:`~unshift.exact.integers` is the network in integers, and each
-   fast kernel of :mod:`~unshift.exact.kernels` has its proof.
-3. Between layers: floor-divide and clamp, both pointwise.
-4. The highest score wins; ties are broken by comparing restored arrays, never indices (:mod:`~unshift.exact.choice`).
-   The confidence is a sum of integers too (:mod:`~unshift.exact.confidence`).
+equal scores fall to whichever index comes first. So pixels and filters are integers, sums are exact, divisions are
+pointwise, and ties are broken by comparing restored arrays.
 """
 
 from __future__ import annotations
@@ -16,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from unshift.exact.calibration import quantise
-from unshift.exact.choice import choose, ordered_bits, rank_restored
-from unshift.exact.comparison import largest
+from unshift.exact.choice import choose, largest, ordered_bits, rank_restored
 from unshift.exact.confidence import Curve
 from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator
 from unshift.exact.judged import JudgedEstimator

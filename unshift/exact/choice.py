@@ -3,9 +3,8 @@
 A plain argmax resolves ties by the index, which moves with the input. Here tied candidates are compared as *restored
 arrays*, pixel by pixel in a fixed order, and the largest wins. The result depends on the set of restored arrays only,
 and that set is the same for every move of the input. Candidates with equal arrays (of a periodic input, for example)
-restore the same image, so any of them may win.
-
-:func:`in_graphs` names the function that replaces another one while ``torch.export`` captures a graph.
+restore the same image, so any of them may win. :func:`rank_restored` compares positions, all at once; :func:`largest`
+compares a few copies, one by one.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from unshift.exact.runtime import in_graphs
 from unshift.exact.scores import Scores
 from unshift.shifts import integer_view
 
-BLOCK = 2**17
-"""Candidates to rank at a time."""
+BLOCK = 2**17  # candidates to rank at a time
 
 Order = Callable[[Tensor, Tensor], Tensor]
 """From the highest candidates ``(batch, candidates)`` and the tied images ``(batch,)`` to int64 ranks of all
@@ -29,14 +27,10 @@ candidates: among the highest candidates, the largest rank wins."""
 
 
 def choose(scores: Scores, order: Order) -> tuple[Tensor, Tensor]:
-    """Choose one candidate of each image.
+    """Choose one candidate of each image; ``order`` ranks those that tie by the arrays that they restore.
 
-    Args:
-        scores: The scores of all candidates.
-        order: Ranks candidates by the arrays that they restore. Called only if there is a tie.
-
-    Returns:
-        The flat index of the choice, int64 ``(batch,)``, and whether several had the highest score, bool ``(batch,)``.
+    Return the flat index of the choice, int64 ``(batch,)``, and whether several had the highest score, bool
+    ``(batch,)``.
     """
     index, tied = scores.best()
     if _no_ties(tied):
@@ -64,17 +58,12 @@ def ordered_bits(image: Tensor) -> Tensor:
 
 @in_graphs(graph.rank_restored)
 def rank_restored(copies: Sequence[Tensor], tied: Tensor) -> Tensor:
-    """Rank the restored arrays of all candidates of the tied images. Equal arrays share a rank.
+    """Rank the restored arrays of all candidates of the tied images: int64 ``(batch, copies * positions)``.
 
-    This is prefix doubling, as for suffix arrays: the rank of a block of length 2L is the rank of the pair of its two
-    blocks of length L. It takes ``O(N log N)`` even if all N candidates tie.
-
-    Args:
-        copies: ``(batch, channel, *positions)`` each. A candidate's restored array is its copy, undone by its position.
-        tied: bool ``(batch,)``: the images to rank; all others get zeros.
-
-    Returns:
-        int64 ``(batch, copies * positions)``.
+    A candidate's restored array is its copy, ``(batch, channel, *positions)``, undone by its position. Equal arrays
+    share a rank. Images that are not tied get zeros. This is prefix doubling, as for suffix arrays: the rank of a block
+    of length 2L is the rank of the pair of its two blocks of length L. It takes ``O(N log N)`` even if all N candidates
+    tie.
     """
     count, size = len(copies), tuple(copies[0].shape[2:])
     pixels = torch.cat([copy.flatten(2) for copy in copies], 2)
@@ -105,3 +94,28 @@ def _rank(keys: Tensor) -> Tensor:
     if bool((keys == keys[:, :1]).all()):  # constant so far: nothing to sort
         return torch.zeros_like(keys, dtype=torch.int64)
     return graph.rank(keys)
+
+
+@in_graphs(graph.largest)
+def largest(restored: Callable[[Tensor, Tensor], Tensor], count: int, among: Tensor, tied: Tensor) -> Tensor:
+    """Return, for each tied image, the candidate with the largest restored array; for others the first of ``among``.
+
+    ``restored`` maps an image's index ``(1,)`` and a candidate ``(1,)`` to the array, of ``count`` entries, that the
+    candidate restores. ``among`` are the candidates to compare, bool ``(batch, candidates)``.
+    """
+    index = among.to(torch.uint8).argmax(1)
+    for row in tied.nonzero().flatten().split(1):
+        champion: Tensor | None = None
+        for candidate in among[row[0]].nonzero().flatten().split(1):
+            own = restored(row, candidate)
+            if champion is None or _exceeds(own, champion):
+                index[row], champion = candidate, own
+    return index
+
+
+def _exceeds(one: Tensor, other: Tensor) -> bool:
+    """Return whether ``one`` is larger than ``other``. Compute the key of one pixel only, because pages are large."""
+    if one.shape != other.shape:
+        return tuple(one.shape) > tuple(other.shape)
+    first = (integer_view(one) != integer_view(other)).flatten().to(torch.uint8).argmax()
+    return bool(ordered_bits(one.flatten()[first]) > ordered_bits(other.flatten()[first]))

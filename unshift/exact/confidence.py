@@ -1,8 +1,4 @@
-"""The confidence: a softmax in fixed-point integers, because a float sum would depend on the shift of the image.
-
-Each term of the softmax is an integer from a table of ``2^(40 - t)``, and a sum of integers does not depend on its
-order. A calibration curve, evaluated pointwise, turns the result into a probability of being right.
-"""
+"""The confidence: a softmax in fixed-point integers, because a float sum would depend on where the image stands."""
 
 from __future__ import annotations
 
@@ -16,12 +12,9 @@ from torch import Tensor, nn
 
 from unshift.exact.runtime import in_graphs
 
-FRACTION = 1024
-"""Steps of the table per factor of two."""
-DEPTH = 41
-"""Range of the table in factors of two: a term below 2^-41 of the highest counts as 0."""
-BLOCK = 2**16
-"""Scores per block: the temporaries of a block stay in a core's cache."""
+FRACTION = 1024  # steps of the table per factor of two
+DEPTH = 41  # range of the table in factors of two: a term below 2^-41 of the highest counts as 0
+BLOCK = 2**16  # scores per block: the temporaries of a block stay in a core's cache
 
 _POWERS = 2.0 ** torch.arange(DEPTH - 1, -1, -1, dtype=torch.float64)[:, None]
 _PARTS = torch.exp2(-torch.arange(FRACTION, dtype=torch.float64) / FRACTION)
@@ -30,14 +23,9 @@ TABLE = torch.cat([(_POWERS * _PARTS).round().flatten(), torch.zeros(1, dtype=to
 
 
 def softmax_of_highest(scores: Tensor, score_unit: float) -> Tensor:
-    """Return the softmax probability of the highest of each row of scores, the same for every order of a row.
+    """Return the softmax probability of the highest of each row of scores, int64 ``(batch, n)``: float64 ``(batch,)``.
 
-    Args:
-        scores: int64 ``(batch, n)``.
-        score_unit: The value of one integer step of the scores as a logit, in nats.
-
-    Returns:
-        float64 ``(batch,)`` in (0, 1].
+    It is the same for every order of a row. One integer step of a score is worth ``score_unit`` nats as a logit.
     """
     n = scores.shape[1]
     # A tensor: torch.export would round a Python float to float32.
@@ -61,18 +49,14 @@ def _blocks(scores: Tensor) -> Sequence[Tensor]:
 class Curve(nn.Module):
     """A rising, piecewise linear curve from confidence to the probability of being right, from (0, 0) to (1, 1).
 
-    It keeps the order of images. Its values are one comparison with each knot and four operations in float64, which
-    every runtime rounds alike.
-
-    Args:
-        knots: Pairs of confidence and probability between the ends, in steps of ``1 / Curve.WHOLE``, both rising.
+    The knots between the ends are pairs of whole numbers, both rising, in steps of ``1 / Curve.WHOLE``. The curve keeps
+    the order of images. Its values take operations in float64 that every runtime rounds alike.
 
     >>> Curve([(Curve.WHOLE // 2, Curve.WHOLE // 4)])(torch.tensor([0.25, 0.5, 1.0], dtype=torch.float64)).tolist()
     [0.125, 0.25, 1.0]
     """
 
-    WHOLE = 2**30
-    """The integer that stands for 1 in a knot."""
+    WHOLE = 2**30  # the integer that stands for 1 in a knot
     given: Tensor
     right: Tensor
 

@@ -1,7 +1,6 @@
 """The integer network at speed: the integers of :mod:`unshift.exact.integers`, held in floats and summed by kernels.
 
-Images are processed in blocks, and large images in strips, so that temporaries stay small for any number and size of
-images. All results are integers, so blocks and strips do not change them.
+Images are worked on in blocks, and large images in strips, so that temporaries stay small.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from unshift.exact.integers import IntegerEstimator, IntegerFilter
     from unshift.exact.quantised import IntegerNetwork
 
-BLOCK = 2**21
-"""Number of values of the widest map to compute at a time: ``benchmarks/run.py blocks``."""
+BLOCK = 2**21  # numbers of the widest map to compute at a time. ``benchmarks/run.py blocks``.
 
 
 def floor_divide(sums: Tensor, divisor: Tensor, low: int, high: int) -> Tensor:
@@ -106,14 +104,12 @@ class Plan:
         local: list[Any] = list(net.local)
         lines: list[Any] = list(net.lines)
         widest = max(max(layer.weight.shape[:2]) for layer in local)
-        self.images = max(1, BLOCK // (widest * math.prod(seen)))
-        """Images per block."""
-        # A strip is processed with wrap-around, as if it were an image. That is wrong only in the rows near its ends
-        # that the filters reach across, which are cut off.
+        self.images = max(1, BLOCK // (widest * math.prod(seen)))  # images per block
+        # A strip is worked on as if it were an image that wraps around. That is wrong only near its ends: in as many
+        # rows as the filters reach, which are cut off.
         self.before = sum(layer.weight.shape[2] // 2 for layer in local)
         self.after = sum((layer.weight.shape[2] - 1) // 2 for layer in local)
-        self.rows = max(BLOCK // (widest * math.prod(seen[1:])), self.before + self.after, 1)
-        """Rows per strip."""
+        self.rows = max(BLOCK // (widest * math.prod(seen[1:])), self.before + self.after, 1)  # rows per strip
         if net.size is not None or 2 * (self.rows + self.before + self.after) > seen[0]:
             self.rows = seen[0]
         tall = seen[0] if self.rows == seen[0] else self.before + self.rows + self.after

@@ -52,20 +52,15 @@ def correlate(values: Tensor, weight: Tensor) -> Tensor:
 
 
 class IntegerFilter(nn.Module):
-    """One layer: a circular filter of integers. All but the last layer then activate, divide and clamp.
+    """One layer: a circular filter of integers of ``shape`` ``(out, in, *kernel)``.
 
-    Args:
-        shape: ``(out, in, *kernel)``.
-        largest: The largest absolute value of its inputs and outputs, ``L``.
-        activation: ``"relu"``, ``"abs"`` or ``"none"``.
-        last: Whether it is the last layer, which has no divisor.
+    All but the last layer then activate, divide and clamp to ``largest``, the ``L`` above.
     """
 
     weight: Tensor
     bias: Tensor
     divisor: Tensor | None
-    stride: int = 0
-    """0: circular, at every position."""
+    stride: int = 0  # 0: circular, at every position
 
     def __init__(self, shape: Sequence[int], largest: int, activation: str, last: bool) -> None:
         super().__init__()
@@ -95,11 +90,8 @@ class IntegerFilter(nn.Module):
 class IntegerEstimator(IntegerNetwork):
     """A :class:`ShiftEstimator` in integers: images in, int64 scores of all positions out.
 
-    Args:
-        network: The float estimator's :meth:`~ShiftEstimator.describe`.
-        bits: Width of the activations.
-        size: The size of the images on which line sums were calibrated. (A network of dense filters accepts only its
-            own size; all others accept any.)
+    ``network`` is the float estimator's description. ``size`` is that of the images on which line sums were calibrated.
+    (A network of dense filters accepts only its own size; all others accept any.)
     """
 
     def __init__(self, network: dict[str, Any], *, bits: int = 10, size: Sequence[int] | None = None) -> None:

@@ -1,11 +1,8 @@
 """The pose network in integers: the reference, and the same sums in strips.
 
-The steps are those of :mod:`unshift.exact.integers`, with strided correlation without padding in place of circular
-correlation. The last layer's sums are added over all positions, multiplied by 256 and divided by the number of
-positions, rounding down: the score of an image, in 256ths of an integer step.
-
-Every score is a sum of integers that depends on its own copy of the image only. A move of the image permutes the
-copies, so it permutes the scores, to the last bit. No property of the network is needed.
+The steps are those of :mod:`unshift.exact.integers`, with strided correlation without padding. The last layer's sums
+are added over all positions, multiplied by 256 and divided by the number of positions, rounding down. The score depends
+on its own copy of the image only, and a move of the image permutes the copies: no property of the network is needed.
 """
 
 from __future__ import annotations
@@ -65,12 +62,7 @@ class StridedIntegerFilter(IntegerFilter):
 
 
 class IntegerPoseEstimator(IntegerNetwork):
-    """A :class:`PoseEstimator` in integers: images in, one int64 score each out.
-
-    Args:
-        network: The float estimator's :meth:`~PoseEstimator.describe`.
-        bits: Width of the activations.
-    """
+    """A :class:`PoseEstimator` in integers, from its description: images in, one int64 score each out."""
 
     whole = True
     fraction = FRACTION
@@ -143,12 +135,10 @@ class StripPlan:
         maps = [[net.in_channels, *size], *map_shapes(local, size)]
         values, counts = max(map(math.prod, maps)), maps[-1][1:]
         self.height, self.positions = counts[0], math.prod(counts)
-        self.images = max(1, BLOCK // values)
-        """Images per block."""
+        self.images = max(1, BLOCK // values)  # images per block
         self.rows = self.height if is_traced() or values <= BLOCK else max(1, self.height * BLOCK // values)
         """Rows of the last map per strip."""
-        self.reach = net.least if net.size is None else size[0]
-        """Rows of the image that one row of the last map sees."""
+        self.reach = net.least if net.size is None else size[0]  # rows of the image that one row of the last map sees
 
     @property
     def nbytes(self) -> int:

@@ -1,8 +1,7 @@
 """Facts about the running PyTorch: whether a graph is being captured, and whether float32 is plain.
 
-A graph is captured without values, so nothing in it may depend on values or on this machine. A function that needs
-another implementation in a graph names it with :func:`in_graphs`; all other code serves both. All private or recent
-functions of PyTorch that exact inference uses are called in this module, with a fallback for older versions.
+A graph is captured without values, so nothing in it may depend on values or on this machine. A function that needs a
+different formulation there names it with :func:`in_graphs`; all other code serves both.
 """
 
 from __future__ import annotations

@@ -19,20 +19,13 @@ SUPPRESSED = torch.iinfo(torch.int64).min
 def next_best(
     scores: Tensor, canvas: Tensor, first: Tensor, radius: Sequence[int], count: int
 ) -> Iterator[tuple[Tensor, Tensor, Scores]]:
-    """Yield further positions by non-maximum suppression, best first, in a shift-invariant order.
+    """Yield ``count`` further positions by non-maximum suppression, best first, in a shift-invariant order.
 
-    Scores and canvas are rolled so that the first position is at 0. The rolled arrays are equal to the last bit for all
-    shifts of the input, so every further choice is too.
+    Scores ``(batch, *positions)`` and canvas, what the network saw, are rolled so that the first position is at 0. The
+    rolled arrays are equal to the last bit for all shifts of the input, so every further choice is too. Positions
+    nearer than ``radius`` along *every* axis are suppressed.
 
-    Args:
-        scores: int64 ``(batch, *positions)``.
-        canvas: What the network saw, ``(batch, channel, *positions)``: ties are compared on it.
-        first: The best position of each image, flat ``(batch,)``.
-        radius: Suppression radius: positions nearer than this along *every* axis are suppressed.
-        count: Number of positions to yield.
-
-    Yields:
-        The flat position ``(batch,)``, whether it was tied, and the scores of the positions that were left.
+    Each item is the flat position ``(batch,)``, whether it was tied, and the scores of the positions that were left.
     """
     size = tuple(scores.shape[1:])
     frame = unravel(first, size)

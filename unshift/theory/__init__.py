@@ -1,12 +1,5 @@
-"""The paper's theory as code: sections 3 and 4 and the appendices, runnable and exact.
+"""The paper's theory as code: sections 3 and 4 and the appendices, exact. ``docs/theory.md`` maps it item by item."""
 
-Section 3: :mod:`.equivariance` (circular filters, Theorem 3.4) and :mod:`.diagnosis` (Corollary 3.6 for the layers of a
-network). Section 4: :mod:`.aperiodic`, :mod:`.exact_scorer` (the exact restorer of a dataset, and its
-certificate) and :mod:`.float64_network` (the paper's networks as layers).
-``docs/theory.md`` maps every item of the paper to its function and its test.
-"""
-
-from unshift.theory.aperiodic import Aperiodicity, is_aperiodic
 from unshift.theory.diagnosis import Diagnosis, diagnose
 from unshift.theory.equivariance import (
     Verdict,
@@ -17,7 +10,17 @@ from unshift.theory.equivariance import (
     nearest_equivariant,
     translate,
 )
-from unshift.theory.exact_scorer import Certificate, ExactScorer, alpha, bit_planes, certify, overlaps, threshold
+from unshift.theory.exact_scorer import (
+    Aperiodicity,
+    Certificate,
+    ExactScorer,
+    alpha,
+    bit_planes,
+    certify,
+    is_aperiodic,
+    overlaps,
+    threshold,
+)
 from unshift.theory.float64_network import (
     CanonicalLayer,
     CanonicalNetwork,

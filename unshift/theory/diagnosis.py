@@ -24,13 +24,10 @@ class LayerReport:
 
     name: str
     kind: str
-    equivariant: bool | None
-    """None if the input has no positions to shift, e.g. after a flatten."""
-    error: float | None
-    """The largest ``|f(T^M x) - T^M f(x)| / |f(x)|`` in L2. None if the layer changes the size."""
+    equivariant: bool | None  # none if the input has no positions to shift, e.g. after a flatten.
+    error: float | None  # the largest ``|f(T^M x) - T^M f(x)| / |f(x)|`` in L2. None if the layer changes the size.
     reason: str
-    shift: tuple[int, ...] | None = None
-    """The worst shift tested, if not equivariant."""
+    shift: tuple[int, ...] | None = None  # the worst shift tested, if not equivariant
 
 
 @dataclass(frozen=True)
@@ -62,16 +59,9 @@ class Diagnosis:
 def diagnose(model: nn.Module, size: Sequence[int], channels: int = 1, *, shifts: int = 16, seed: int = 0) -> Diagnosis:
     """Find the layers of ``model`` that break equivariance: Corollary 3.6, layer by layer.
 
-    A float64 copy of the model runs once, in evaluation mode, on a random image; the input of each leaf layer is
-    recorded. Each leaf is then tested on that input, and on the same pixels in random order. Functions called between
-    the layers are not leaves: the last row, the network as a whole, covers them.
-
-    Args:
-        model: Any network of images ``(batch, channels, *size)``. It is not changed.
-        size: The spatial size of an image.
-        channels: The number of its channels.
-        shifts: Number of shifts to test. Unit shifts are always among them; small images are tested under all shifts.
-        seed: Seed of the random image and shifts.
+    A float64 copy of the model runs once, in evaluation mode, on a random image ``(1, channels, *size)``. Each leaf
+    layer is then tested on the input that it had, and on the same pixels in random order, under at most ``shifts``
+    shifts. The last row, the network as a whole, covers functions called between the layers.
     """
     net = copy.deepcopy(model).double().eval()
     generator = torch.Generator().manual_seed(seed)

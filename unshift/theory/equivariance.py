@@ -51,12 +51,9 @@ class Witness:
 
     shift: tuple[int, ...]
     input: Tensor  # `(channel, *size)`
-    index: tuple[int, ...]
-    """``(channel, *I)``, where the two outputs differ."""
-    mapped_after: Fraction | float
-    """``A(T^M x)[index]``: shifted first."""
-    mapped_before: Fraction | float
-    """``(T^M A(x))[index]``: mapped first."""
+    index: tuple[int, ...]  # ``(channel, *I)``, where the two outputs differ
+    mapped_after: Fraction | float  # ``A(T^M x)[index]``: shifted first
+    mapped_before: Fraction | float  # ``(T^M A(x))[index]``: mapped first
 
 
 @dataclass(frozen=True)
@@ -85,16 +82,11 @@ class Nearest(NamedTuple):
 def check_affine(matrix: Tensor, bias: Tensor | None, size: Sequence[int]) -> Verdict:
     """Decide whether ``A(X) = W X + C`` is equivariant: Theorem 3.4 and Corollary 3.6, in both directions.
 
-    The decision is exact: entries are compared, and the values in the witness are fractions. If a circular diagonal is
-    not constant, the reason names its rarest entry.
+    ``matrix`` is ``(N, N)`` or ``(out, in, N, N)``, ``bias`` ``(N,)``, ``(out, N)`` or None for zero. The decision is
+    exact: entries are compared. If a circular diagonal is not constant, the reason names its rarest entry.
 
     >>> print(check_affine(torch.tensor([[1, 2], [2, 3]]), None, (2,)))
     not equivariant: matrix entry [1, 1] is 3, but [0, 0], which must equal it, is 1
-
-    Args:
-        matrix: ``(N, N)``, or ``(out, in, N, N)`` for several channels.
-        bias: ``(N,)`` or ``(out, N)``; None is zero.
-        size: The spatial size, whose product is ``N``.
     """
     filters, constants = _with_channels(matrix, bias, size)
     x = torch.zeros(filters.shape[1], math.prod(size), dtype=filters.dtype)
@@ -126,8 +118,7 @@ def nearest_equivariant(matrix: Tensor, bias: Tensor | None, size: Sequence[int]
     """Return the equivariant affine map closest to ``W X + C``: Theorem 3.4 as a projection.
 
     Averaging ``T^-M A T^M`` over the group averages each circular diagonal, and the bias. The group acts by
-    permutations, so this is the orthogonal projection in the Frobenius norm, hence the nearest map. It is computed in
-    float64, since an average has to be rounded. The arguments are those of :func:`check_affine`.
+    permutations, so this is the orthogonal projection in the Frobenius norm. It is rounded to float64.
     """
     filters, constants = (values.double() for values in _with_channels(matrix, bias, size))
     aligned = filters.gather(3, _index_sums(size, +1).expand_as(filters))
@@ -142,8 +133,7 @@ def affine_of(function: Callable[[Tensor], Tensor], size: Sequence[int], channel
     """Return the ``(out, in, N, N)`` matrix and ``(out, N)`` bias of an affine callable, by probing it.
 
     ``function`` maps float64 images ``(batch, channels, *size)`` to ``(batch, out, *size)``. The bias is the output
-    for the zero image, each column the output for a one-hot image: section 3.2 of the paper. That the map is affine is
-    not checked. Raises a ``ValueError`` if it changes the size of the images.
+    for the zero image, each column the output for a one-hot image (section 3.2). That it is affine is not checked.
     """
     N = math.prod(size)
     at_zero = function(torch.zeros(1, channels, *size).double())

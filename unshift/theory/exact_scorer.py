@@ -23,14 +23,11 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from unshift.exact import Scorer
+from unshift.exact import Scorer, rank_restored
 from unshift.shifts import all_shifts, apply, check_images, undo, unravel
-from unshift.theory.aperiodic import Aperiodicity, is_aperiodic
 
-LARGEST_Q = 61
-"""Largest Q for images: values are below 2^62, and fit in int64."""
-FILTERS = 32
-"""Largest number of filters correlated at once, which bounds the memory."""
+LARGEST_Q = 61  # largest Q for images: values are below 2^62, and fit in int64
+FILTERS = 32  # largest number of filters correlated at once, which bounds the memory
 
 
 def bit_planes(images: Tensor, Q: int) -> Tensor:
@@ -38,8 +35,6 @@ def bit_planes(images: Tensor, Q: int) -> Tensor:
 
     >>> bit_planes(torch.tensor([[[3, 2]]]), Q=2).tolist()
     [[[1, 0], [1, 1], [0, 0]]]
-
-    Raises a ``ValueError`` if a pixel is not an integer in ``[0, 2^(Q+1))``.
     """
     integers = to_integers(images)
     if not 0 <= Q <= LARGEST_Q:
@@ -74,13 +69,9 @@ def alpha(G: int, N: int) -> int:
 def threshold(n: int, previous: int | None, GN: int) -> int:
     """Return the least overlap that activates a filter: the ReLU of Lemma C.2, solved for integers.
 
-    The filter is active if ``c/√n + 1/K - √previous > 0`` with ``K = 2GN+1``, i.e. ``c > √(n·previous) - √n/K``.
-    Since ``√n < K`` only two integers can be the least.
-
-    Args:
-        n: ``||Z_s||²``.
-        previous: ``||Z_(s-1)||²``; None for ``s = 1``, where the paper sets ``||Z_0|| = 1/(2GN+1)``.
-        GN: Bits of an image.
+    With ``n = ||Z_s||²``, ``previous = ||Z_(s-1)||²`` (None for ``s = 1``, where the paper sets ``||Z_0|| = 1/K``) and
+    ``K = 2GN+1``, the filter is active if ``c/√n + 1/K - √previous > 0``, i.e. ``c > √(n·previous) - √n/K``. Since
+    ``√n < K`` only two integers can be the least.
     """
     if previous is None:
         return 1
@@ -97,14 +88,9 @@ def overlaps(filters: Tensor, images: Tensor) -> Tensor:
 
     Computed by a float64 FFT and rounded. With ``ε = 2^-53·(100·log2(2N) + G)``, well above the relative error of one
     transform or sum, the error is below ``ε(4 + √N)·GN`` (two transforms in, one out, where an L2 error bounds every
-    entry): 2e-8 for 8 planes of 28x28. A size for which that bound is not below 1/4 is refused with a ``ValueError``.
+    entry): 2e-8 for 8 planes of 28x28. Sizes for which that bound is not below 1/4 are refused.
 
-    Args:
-        filters: Bits ``(k, G, *size)``.
-        images: Bits ``(b, G, *size)``.
-
-    Returns:
-        int64 ``(b, k, *size)``.
+    Bits ``(k, G, *size)`` and ``(b, G, *size)`` give int64 ``(b, k, *size)``.
     """
     size = tuple(images.shape[2:])
     G, N = images.shape[1], math.prod(size)
@@ -131,15 +117,13 @@ class ExactScorer(Scorer):
     - *Equivariant for every image*: bit counts do not change under a shift, so neither does the highest active filter,
       and integer correlations shift with the image.
     - *Same argmax as the theorem's network for dataset images*: by Lemma C.2 both have their only maximum at the shift;
-      :func:`unshift.theory.certify` computes it. (For other images lower filters may break ties in the network.)
+      :func:`certify` computes it. (For other images lower filters may break ties in the network.)
 
-    Args:
-        dataset: Integer images ``(image, channel, *size)``. Repeated images count once.
-        Q: Pixels have ``Q + 1`` bits. Default: as many as the largest pixel needs.
+    ``dataset`` holds integer images ``(image, channel, *size)``, each counted once, of ``Q + 1`` bits (default: as many
+    as the largest pixel needs). A dataset that is not aperiodic is refused, with the images that make it so.
     """
 
-    order: Tensor
-    """Index in the dataset of each filter. Filters are sorted by norm, as the lemma requires."""
+    order: Tensor  # index in the dataset of each filter. Filters are sorted by norm, as the lemma requires.
     images: Tensor
     counts: Tensor
     thresholds: Tensor
@@ -234,20 +218,15 @@ class Failure:
 class Certificate:
     """The result of :func:`certify`. True if every image is restored under every shift."""
 
-    images: int
-    """Number of different images; the theorem's ``S``."""
+    images: int  # number of different images; the theorem's ``S``
     shifts: int
     """Shifts per image; ``N``."""
-    failures: int
-    """Number of pairs of image and shift that are not restored."""
+    failures: int  # number of pairs of image and shift that are not restored
     shifted_copies: int
     """Number of pairs checked by scoring and restoring the shifted image. Integer equivariance implies the others."""
-    bound: Fraction
-    """The margin of Lemma C.2 b), ``1/(2GN+1)``."""
-    gap: float
-    """The smallest margin observed of position 0 over the next, in the filter of an image."""
-    bound_holds: bool
-    """``gap ≥ bound``, decided exactly."""
+    bound: Fraction  # the margin of Lemma C.2 b), ``1/(2GN+1)``
+    gap: float  # the smallest margin observed of position 0 over the next, in the filter of an image
+    bound_holds: bool  # ``gap ≥ bound``, decided exactly
     witness: Aperiodicity | Failure | None = None
     """If false, the images that make the dataset periodic, or the first pair that failed."""
 
@@ -282,13 +261,7 @@ def certify(dataset: Tensor, Q: int | None = None, *, brute_force: int = 1) -> C
     - *Checked without that proof*, for ``brute_force`` images from the sparsest to the densest: each of the ``N``
       shifted copies is scored, undone and compared with the image, pixel by pixel.
 
-    Args:
-        dataset: Integer images ``(image, channel, *spatial)``.
-        Q: Pixels have ``Q + 1`` bits. Default: as many as the largest pixel needs.
-        brute_force: Number of images to check under every shift without using equivariance.
-
-    Returns:
-        The certificate. If the dataset is not aperiodic it is false, and its witness names the images.
+    The arguments are those of :class:`ExactScorer`. For a dataset that is not aperiodic the certificate is false.
     """
     result = is_aperiodic(dataset)
     shifts = all_shifts(tuple(dataset.shape[2:]))
@@ -330,3 +303,67 @@ def _not_restored(scorer: ExactScorer, image: Tensor, shifts: Tensor) -> Tensor:
     estimated = unravel(scores.argmax(1), tuple(image.shape[2:]))
     tied = (scores == scores.amax(1, keepdim=True)).sum(1) > 1
     return shifts[(undo(copies, estimated) != image).flatten(1).any(1) | tied]
+
+
+BATCH = 4096  # images ranked at a time, which bounds the memory
+
+
+@dataclass(frozen=True)
+class Aperiodicity:
+    """The result of :func:`is_aperiodic`; true or false in an ``if``."""
+
+    aperiodic: bool
+    reason: str
+    pair: tuple[int, int] | None = None  # the offending images ``(i, j)``; ``i == j`` for a zero or periodic image
+    shift: tuple[int, ...] | None = None  # ``M`` with ``T^M(X_i) = X_j`` (the channel shift first, if those count)
+    repeats: tuple[int, ...] = ()  # images equal to an earlier one. They are allowed: a dataset is a set.
+
+    def __bool__(self) -> bool:
+        return self.aperiodic
+
+    def __str__(self) -> str:
+        return f"{'aperiodic' if self.aperiodic else 'not aperiodic'}: {self.reason}"
+
+
+def is_aperiodic(dataset: Tensor, *, channel_shifts: bool = False) -> Aperiodicity:
+    """Decide whether ``dataset`` is aperiodic: Definition 4.2 (Aperiodic dataset).
+
+    It must not contain the zero image, an image that a shift leaves unchanged, or two images that are shifts of each
+    other. By default only spatial shifts count, which is what the proofs use; with ``channel_shifts=True`` the shift
+    ``M`` may also rotate the channels, as the paper writes it.
+
+    Two images are shifts of each other exactly if their lexicographically largest circular shifts are equal, and an
+    image is periodic exactly if two positions yield that shift. So one pass with a dictionary replaces all pairs.
+
+    >>> print(is_aperiodic(torch.tensor([[[1, 2, 3]], [[3, 1, 2]]])))
+    not aperiodic: image 1 is image 0 shifted by (1,)
+    """
+    check_images(dataset)
+    if dataset.is_floating_point() and dataset.isnan().any():
+        raise ValueError("dataset must not contain NaN, which does not equal itself")
+    images = dataset.detach().cpu()
+    if images.is_floating_point():
+        images = images.double() + 0.0  # turns -0.0 into 0.0: equal values have equal bits
+    elif images.dtype != torch.uint8:
+        images = images.to(torch.int64)
+    if channel_shifts:
+        images = images.unsqueeze(1)
+    size = torch.tensor(images.shape[2:])
+    seen: dict[bytes, tuple[int, Tensor]] = {}
+    repeats: list[int] = []
+    ranked = (rank for part in images.split(BATCH) for rank in rank_restored([part], torch.ones(len(part)).bool()))
+    for index, (image, rank) in enumerate(zip(images, ranked, strict=True)):
+        if not image.any():
+            return Aperiodicity(False, f"image {index} is the zero image", (index, index))
+        place, *others = unravel((rank == rank.max()).nonzero().flatten(), tuple(size.tolist()))
+        for other in others:
+            shift = tuple(((other - place) % size).tolist())
+            return Aperiodicity(False, f"image {index} is itself shifted by {shift}", (index, index), shift)
+        canonical = image.roll((-place).tolist(), list(range(1, image.ndim)))
+        first, its_place = seen.setdefault(canonical.numpy().tobytes(), (index, place))
+        shift = tuple(((place - its_place) % size).tolist())
+        if any(shift):
+            return Aperiodicity(False, f"image {index} is image {first} shifted by {shift}", (first, index), shift)
+        repeats += [index] if first != index else []
+    reason = f"{len(seen)} images, no two of them shifts of each other"
+    return Aperiodicity(True, reason, repeats=tuple(repeats))

@@ -1,8 +1,7 @@
 """The canonical architecture and the networks that the paper constructs, in integers and as float64 layers.
 
-Equations (network) and (layer) of section 3.3, Definition 4.1, Lemmas 4.3, 4.4 and B.1, Theorem 4.5. The filters are
-computed, not trained, so they are buffers. These networks demonstrate the construction as long as float64 can represent
-its numbers; to restore images use :class:`unshift.theory.ExactScorer`, which needs no powers of alpha.
+Equations (network) and (layer) of section 3.3, Definition 4.1, Lemmas 4.3, 4.4 and B.1, Theorem 4.5. To restore images
+use :class:`unshift.theory.ExactScorer`, which needs no powers of alpha.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ def binary_layers(Q: int) -> list[tuple[np.ndarray, np.ndarray]]:
     ``(x, x_Q, …)``; the last bit replaces ``x``, so no layer is wider than ``Q + 1``. The entries are Python integers
     in object arrays: exact for any ``Q``. The rows of the last layer are ordered so that the outputs are
     ``x_0, …, x_Q`` (the paper leaves ``x_0, x_Q, …, x_1``).
-
-    Weights are ``(out, in)``, biases ``(out,)``. Raises a ``ValueError`` if ``Q`` is negative.
     """
     if Q < 0:
         raise ValueError(f"Q must be 0 or more (values have Q + 1 bits), got {Q}")
@@ -56,8 +53,6 @@ def decompose(values: Sequence[int], Q: int) -> list[tuple[int, ...]]:
 
     >>> decompose([2, 3], Q=2)
     [(0, 1, 0), (1, 1, 0)]
-
-    Raises a ``ValueError`` if a value is not in ``[0, 2^(Q+1))``.
     """
     check_range(min(values, default=0), max(values, default=0), Q)
     state = np.array([list(values)], dtype=object)
@@ -69,10 +64,8 @@ def decompose(values: Sequence[int], Q: int) -> list[tuple[int, ...]]:
 class CanonicalLayer(nn.Module):
     """One layer ``σ(W·X + C)`` of the canonical architecture: equation (layer), σ the ReLU.
 
-    Args:
-        rows: ``(out, in, *kernel)``: ``rows[k, r]`` is row 0 of the circular filter ``W^{k,r}``, of the image's size,
-            or of size 1 in every axis for a multiple of the identity.
-        bias: ``(out,)``: ``bias[k]`` is the constant ``Σ_r C^{k,r}``.
+    ``rows[k, r]`` is row 0 of the circular filter ``W^{k,r}``, of the image's size, or of size 1 in every axis for a
+    multiple of the identity; ``bias[k]`` is the constant ``Σ_r C^{k,r}``.
     """
 
     rows: Tensor
@@ -119,11 +112,6 @@ def is_estimator(network: Callable[[Tensor], Tensor], dataset: Tensor, *, unique
 
     As the paper words it (``unique=False``) a constant map is an estimator too; to determine a shift, position 0 must
     be the *only* maximum.
-
-    Args:
-        network: From images ``(batch, channel, *size)`` to scores ``(batch, *size)`` or ``(batch, 1, *size)``.
-        dataset: Images ``(image, channel, *size)``.
-        unique: Whether position 0 must be the only maximum.
     """
     values = network(dataset).flatten(1)
     highest = values == values.amax(dim=1, keepdim=True)
@@ -134,10 +122,7 @@ def binary_network(Q: int, size: Sequence[int], channels: int = 1) -> CanonicalN
     """Return the network of :func:`binary_layers` for images, with 1x1 circular filters: Lemma 4.3.
 
     Depth ``2Q+2``; width ``(Q+1)·P·N``. (The lemma says ``(Q+1)N``, which is this for ``P = 1``; its
-    proof has ``n_l = K_l × P`` channels.) Exact up to ``Q = 50``.
-
-    Maps images ``(batch, P, *size)`` to bits ``(batch, (Q+1)·P, *size)``. Raises a ``ValueError`` if float64 cannot
-    hold the numbers of this ``Q``.
+    proof has ``n_l = K_l × P`` channels.) Maps images ``(batch, P, *size)`` to bits ``(batch, (Q+1)·P, *size)``.
     """
     if Q > LARGEST_Q:
         raise ValueError(
@@ -153,21 +138,15 @@ def binary_network(Q: int, size: Sequence[int], channels: int = 1) -> CanonicalN
 
 
 def binary_restorer(dataset: Tensor) -> CanonicalNetwork:
-    """Return the 2-layer network of Lemma 4.4, of width ``SN``, for a *binary* aperiodic dataset.
-
-    Raises as :func:`theorem_network` does.
-    """
+    """Return the 2-layer network of Lemma 4.4, of width ``SN``, for a *binary* aperiodic dataset."""
     return CanonicalNetwork(_restoring_layers(ExactScorer(dataset, Q=0)), tuple(dataset.shape[2:]))
 
 
 def theorem_network(dataset: Tensor, Q: int | None = None) -> CanonicalNetwork:
     """Return the network of Theorem 4.5, Lemma 4.3 followed by Lemma 4.4.
 
-    Depth ``2Q+4``, width ``max(S, (Q+1)·P)·N``. :class:`ExactScorer` does the same for any number of images.
-
-    Args:
-        dataset: Integer images ``(image, channel, *size)``.
-        Q: Pixels have ``Q + 1`` bits. Default: as many as the largest pixel needs.
+    Depth ``2Q+4``, width ``max(S, (Q+1)·P)·N``. :class:`ExactScorer` takes the same arguments, and does the same for
+    any number of images: where ``α^(S-1)`` does not fit in float64, an ``OverflowError`` names the limit.
     """
     scorer = ExactScorer(dataset, Q)
     size = tuple(dataset.shape[2:])
@@ -200,10 +179,8 @@ def _restoring_layers(scorer: ExactScorer) -> list[CanonicalLayer]:
 class Float64Limits(NamedTuple):
     """The largest datasets whose theorem network float64 can hold."""
 
-    exact: int
-    """Number of images up to which every power of alpha is at most 2^53, so an exact integer."""
-    overflow: int
-    """Number of images up to which no number in the network exceeds 1.8e308, for any input."""
+    exact: int  # number of images up to which every power of alpha is at most 2^53, so an exact integer
+    overflow: int  # number of images up to which no number in the network exceeds 1.8e308, for any input
 
 
 def float64_limits(G: int, N: int) -> Float64Limits:

@@ -1,12 +1,9 @@
 """Fit on images that are not aligned: fit, restore each image to its mean position, fit again.
 
-A network that is trained on images up to four pixels off cannot learn the offset of each image: it scores all positions
-within four pixels alike, and the highest of them is arbitrary. But the *mean* of these positions, weighted by the
-scores, is the average position of such images. So each training image is restored to this mean, the next network sees
-images that are nearly aligned, and so on until hardly any image moves.
-
-The images are then aligned up to one global move. A classifier, if given, chooses this move: the one with the highest
-mean confidence on the training images. It needs no labels.
+A network that is trained on images up to four pixels off scores all positions within four pixels alike. Their *mean* is
+where such images stand on average. So the training images are restored to the mean of their scores, the next network
+sees images that are nearly aligned, and so on. They are then aligned up to one move, common to all of them. A
+classifier, if given, chooses it: the one of highest mean confidence. It needs no labels.
 """
 
 from __future__ import annotations
@@ -34,16 +31,11 @@ from unshift.training.checkpoint import check_identity
 if TYPE_CHECKING:
     from unshift.training.fitting import FitPlan
 
-ROUNDS = 6
-"""Maximum number of fits. One more follows if a classifier chooses the move."""
-CONVERGED = 0.02
-"""Stop when less than this share of the images moves in a round."""
-COMPARED = 2000
-"""Number of images that are compared between rounds."""
-CANDIDATES, FIRST_IMAGES = 4096, 32
-"""Maximum number of moves that the classifier tries, and the number of images."""
-FINALISTS, FINAL_IMAGES = 32, 512
-"""Number of the best moves that it tries again, and the number of images."""
+ROUNDS = 6  # maximum number of fits, before the one with the classifier's move
+CONVERGED = 0.02  # stop when a smaller share of the images moves from round to round
+COMPARED = 2000  # number of images that are compared between rounds
+CANDIDATES, FIRST_IMAGES = 4096, 32  # the classifier tries at most so many moves, on so many images
+FINALISTS, FINAL_IMAGES = 32, 512  # it tries the best of them again, on more images
 BATCH = 256
 
 Classifier = Callable[[Tensor], Tensor]
@@ -90,15 +82,8 @@ def fit_unaligned(
 ) -> Restorer:
     """Alternate fitting and restoring the training images until they no longer move.
 
-    Args:
-        images: As for :func:`unshift.fit`.
-        plan: The settings of every fit.
-        classifier: Classifier that chooses the global move.
-        checkpoint: File of the present round, the scorer of the one before, and the shares of images that moved.
-        resume: Continue from this file.
-
-    Returns:
-        The restorer of the last round. Its metadata hold the share of images that moved in each round.
+    Return the restorer of the last round; its metadata hold the share of images that moved in each. The checkpoint
+    holds the present round, the scorer of the one before, and these shares.
     """
     images = ImageFolder(images) if isinstance(images, str | Path) else images
     run = plan.prepare(images)

@@ -14,15 +14,11 @@ from torch import Tensor
 
 from unshift.files import write_atomically
 
-KEY = "unshift-checkpoint"
-"""The key of the header in the file's metadata."""
+KEY = "unshift-checkpoint"  # the key of the header in the file's metadata
 
 
 class Checkpoint:
-    """Saves and restores a run at ``path``; ``settings`` must agree between the two.
-
-    A run has the methods ``state_dict``, of tensors and plain data, and ``load_state_dict``.
-    """
+    """Saves and restores a run at ``path``; ``settings`` must agree between the two."""
 
     def __init__(self, path: str | Path, settings: dict[str, Any], every_seconds: float = 10.0) -> None:
         self.path, self.settings, self.every_seconds = Path(path), settings, every_seconds

@@ -31,15 +31,13 @@ from unshift.pose_network import PoseEstimator
 from unshift.progress import Progress
 from unshift.restorer import Restorer
 from unshift.training.alignment import Classifier, fit_unaligned
-from unshift.training.augmentation import Augmentation, augmentations_by_name
 from unshift.training.checkpoint import Checkpoint
-from unshift.training.images import SAMPLE_BYTES, Examples, ImageOptions
+from unshift.training.images import SAMPLE_BYTES, Augmentation, Examples, ImageOptions, augmentations_by_name
 from unshift.training.recipes import Recipe, complete, preset_name
 from unshift.training.run import Run
 from unshift.training.start import network_of
 
-GUESSING = 0.8
-"""``fit`` warns if the loss stays above this share of the loss of a random guess."""
+GUESSING = 0.8  # ``fit`` warns if the loss stays above this share of the loss of a random guess
 
 
 class FitOptions(Recipe, ImageOptions, total=False):
@@ -74,10 +72,9 @@ def fit(
             ``Poses`` and ``Angles``: "look", "evidence", or a ``PoseEstimator``.
         start: Continue from the weights of this restorer, such as ``load("photos")``, instead of a preset's. They are
             kept if no epoch has a lower validation loss.
-        coordinates: What to undo; see :mod:`unshift.coordinates`. Default: those of ``start``, or circular shifts of
-            the image as it is.
+        coordinates: What to undo; see :mod:`unshift.coordinates`. Default: those of ``start``, or circular shifts.
         augment: Augmentations of each batch: names ("mirror" and "windows" are for photos), or functions as described
-            in :mod:`unshift.training.augmentation`.
+            in :mod:`unshift.training.images`.
         aligned: Whether the images are aligned with each other. If not, fitting and restoring them alternate until they
             no longer move, as described in :mod:`unshift.training.alignment`; they are then aligned up to one move.
         classifier: For images that are not aligned: a classifier whose confidence chooses that move, without labels.
@@ -98,8 +95,7 @@ def fit(
         ``best_epoch``, ``stopped_early``, and the rates on the validation images.
 
     Raises:
-        ValueError: If no pose can be learnt from the images, e.g. if all are constant, an argument is invalid, or
-            ``checkpoint`` belongs to another run.
+        ValueError: If no pose can be learnt from the images, or ``checkpoint`` belongs to another run.
     """
     started = time.monotonic()
     image_options = {key: value for key, value in options.items() if key in ImageOptions.__annotations__}

@@ -1,8 +1,7 @@
 """The images to train on: surveyed once, rejected if they have no upright position, split, and read in a seeded order.
 
-The survey reads every image once before training and stores four integers of each, among them a fingerprint of the
-content and a shift-invariant sum over the pixels. Only images with equal sums are read again and compared, so shifted
-copies are detected in near-linear time and with constant memory per image.
+A survey reads every image once and stores a fingerprint and a sum over its pixels that no shift changes. Only images
+whose sums agree are read again and compared, so detecting shifted copies takes near-linear time.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import hashlib
 import itertools
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack
 
@@ -29,22 +28,16 @@ from unshift.inputs import Images, batches, is_list
 from unshift.network import as_float
 from unshift.progress import Progress
 from unshift.shifts import check_images, undo, unravel
-from unshift.training.augmentation import Augmentation
 from unshift.training.scenes import Background, Scenes, plain_background
 
 __all__ = ["SAMPLE_BYTES", "Examples", "ImageOptions", "shifted_copies", "survey"]
 
-SAMPLE = 1000
-"""Number of images whose pixels calibrate the integers, if they fit in ``SAMPLE_BYTES``."""
+SAMPLE = 1000  # number of images whose pixels calibrate the integers, if they fit in ``SAMPLE_BYTES``
 SAMPLE_BYTES = 2**24
-BACKGROUND_OBJECTS = 256
-"""Number of objects whose edges determine their plain background."""
-FINGERPRINTS = 64
-"""Number of training images whose fingerprints a restorer stores."""
-SURVEY_BATCH, SURVEY_PIXELS = 64, 2**23
-"""Images surveyed at a time, at most, and their pixels."""
-SUM_PIXELS = 2**18
-"""Pixels hashed at a time, as int64: they fit in a core's cache."""
+BACKGROUND_OBJECTS = 256  # number of objects whose edges determine their plain background
+FINGERPRINTS = 64  # number of training images whose fingerprints a restorer stores
+SURVEY_BATCH, SURVEY_PIXELS = 64, 2**23  # images surveyed at a time, at most, and their pixels
+SUM_PIXELS = 2**18  # pixels hashed at a time, as int64: they fit in a core's cache
 
 
 class ImageOptions(TypedDict, total=False):
@@ -85,16 +78,7 @@ DEFAULTS: ImageOptions = {
 
 
 class Examples:
-    """The images to train on, and their targets.
-
-    Args:
-        images: Anything that :func:`unshift.data.reading.open_reader` takes, or a folder of image files. The tensors of
-            a list may have any sizes.
-        coordinates: What to undo.
-        seed: Seed of the split and of the order.
-        progress: Show the progress of the survey.
-        **options: See :class:`ImageOptions`.
-    """
+    """The images to train on, and their targets. Images in memory, as a list, may have any sizes."""
 
     def __init__(
         self,
@@ -224,16 +208,11 @@ class Examples:
 class Survey(NamedTuple):
     """The result of reading every image once."""
 
-    rows: Tensor
-    """Rows of the readable images ``(n,)``; the others follow this order."""
-    contents: Tensor
-    """Fingerprint of the content of each."""
-    sums: Tensor
-    """Shift-invariant sum over the pixels of each."""
-    constant: Tensor
-    """Whether each channel of it is constant."""
-    unreadable: dict[int, str]
-    """Reasons why the other rows could not be read."""
+    rows: Tensor  # rows of the readable images ``(n,)``; the others follow this order
+    contents: Tensor  # fingerprint of the content of each
+    sums: Tensor  # shift-invariant sum over the pixels of each
+    constant: Tensor  # whether each channel of it is constant
+    unreadable: dict[int, str]  # reasons why the other rows could not be read
 
 
 def survey(
@@ -338,3 +317,72 @@ def _shift_invariant(images: Tensor) -> Tensor:
     mixed = (ordered_bits(images).flatten(2) + channel * 0x632BE5AB) * 0x1E3779B97F4A7C15
     mixed = (mixed ^ (mixed >> 29)) * 0x3F58476D1CE4E5B9
     return (mixed ^ (mixed >> 32)).sum((1, 2))
+
+
+# --- augmentations: changes of training images that keep them upright ---------------------------------------------
+
+Augmentation = Callable[[Tensor, torch.Generator], Tensor | tuple[Tensor, Pose]]
+"""A function of one batch, random by its generator only, so that a resumed run sees the same images. If it moves the
+images, it returns ``(images, pose)``, and the pose is the target."""
+
+SMALLEST_WINDOW = 9  # smallest side of a window: the longest kernel of a preset that takes any size
+
+
+def mirror(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Flip each image left to right with probability 1/2."""
+    flipped = torch.rand(len(images), generator=generator) < 0.5
+    return torch.where(flipped.view(-1, *[1] * (images.ndim - 1)), images.flip(-1), images)
+
+
+def windows(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Crop half of the batches to one window of at least three quarters of each side."""
+    skip, *draws = torch.rand(1 + 2 * (images.ndim - 2), generator=generator).tolist()
+    if skip < 0.5:
+        return images
+    for axis, n in enumerate(images.shape[2:]):
+        length = max(min(SMALLEST_WINDOW, n), n - int(draws[2 * axis] * (n // 4 + 1)))
+        images = images.narrow(2 + axis, int(draws[2 * axis + 1] * (n - length + 1)), length)
+    return images
+
+
+def colour(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Change the contrast of each image by up to 40%, and the brightness of each of its channels by up to 20%."""
+    spatial = [1] * (images.ndim - 2)
+    pixels = as_float(images)
+    contrast = 1 + 0.4 * (2 * torch.rand(len(images), 1, *spatial, generator=generator) - 1)
+    brightness = 0.4 * (torch.rand(len(images), images.shape[1], *spatial, generator=generator) - 0.5)
+    return (pixels - 0.5) * contrast + 0.5 + brightness
+
+
+AUGMENTATIONS: dict[str, Augmentation] = {"mirror": mirror, "windows": windows, "colour": colour}
+"""The augmentations that ``fit`` takes by name."""
+
+
+def augmentations_by_name(augment: Sequence[str | Augmentation]) -> dict[str, Augmentation]:
+    """Return augmentations by name; functions go by their own names."""
+    functions = {}
+    for item in [augment] if isinstance(augment, str) else augment:
+        if not isinstance(item, str):
+            functions[getattr(item, "__name__", type(item).__name__)] = item
+        elif item in AUGMENTATIONS:
+            functions[item] = AUGMENTATIONS[item]
+        else:
+            names = ", ".join(AUGMENTATIONS)
+            raise ValueError(f"no augmentation named {item!r}; there are {names}, or give a function")
+    return functions
+
+
+def augmented(
+    images: Tensor, augmentations: dict[str, Augmentation], generator: torch.Generator
+) -> tuple[Tensor, Pose | None]:
+    """Apply all augmentations to one batch in turn; return the images, and the pose if one of them moved the images."""
+    pose = None
+    for augment in augmentations.values():
+        result = augment(images, generator)
+        if not isinstance(result, tuple):
+            images = result
+        elif pose is None:
+            images, pose = result
+        else:
+            raise ValueError("only one augmentation may move the images")
+    return images, pose

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
+__all__ = ["Muon"]
+
 MOMENTUM = 0.9
 
 

@@ -63,14 +63,8 @@ def preset_name(preset: str | ShiftEstimator | PoseEstimator) -> str:
 
 
 def complete(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a preset's complete recipe with changes. Check it, so that mistakes show before a long training.
-
-    Args:
-        name: The preset, or ``"custom"``.
-        changes: Entries that replace the preset's. None replaces nothing.
-
-    Returns:
-        A recipe with all entries.
+    """Return a preset's complete recipe with changes, checked before an hour of training is lost. None changes
+    nothing.
     """
     if unknown := sorted(changes.keys() - Recipe.__annotations__.keys()):
         raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")

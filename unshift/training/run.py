@@ -22,9 +22,8 @@ from unshift.inputs import Images, batches, stack_level
 from unshift.network import ShiftEstimator, as_float
 from unshift.pose_network import PoseEstimator
 from unshift.progress import Progress
-from unshift.training.augmentation import Augmentation, augmented
 from unshift.training.checkpoint import Checkpoint
-from unshift.training.images import Examples
+from unshift.training.images import Augmentation, Examples, augmented
 from unshift.training.muon import Muon
 
 MAP_VALUES = 2**21
@@ -62,10 +61,8 @@ class Run:
         self.best_loss = math.inf
         self.best = copy.deepcopy(estimator.state_dict())
         self.history: list[dict[str, float]] = []
-        self.past: dict[str, Any] = {}
-        """Results of the rounds before this run, if the images are not aligned."""
-        self.chance = math.inf
-        """The loss of a random guess."""
+        self.past: dict[str, Any] = {}  # the rounds before this run, if the images are not aligned
+        self.chance = math.inf  # the loss of a random guess
 
     def identity(self) -> dict[str, Any]:
         """Return everything that determines the result. A run resumes only from a state with the same identity."""

@@ -1,8 +1,7 @@
 """Fast circular correlations that return exact integers, and the choice among them.
 
-If a float format holds every partial sum of integers exactly, the sum is the same in any order, so threads, batches,
-devices and shifts do not change it. Each kernel computes what :func:`unshift.exact.integers.correlate` defines, plus
-the bias, in floats that hold integers. Its docstring proves for which sums it is exact.
+A number format that holds every partial sum of integers returns the same sum in any order, so threads, batches, devices
+and shifts cannot show in it. Each kernel proves in its docstring up to which sums it is exact.
 """
 
 from __future__ import annotations
@@ -36,13 +35,10 @@ def _prepare_for_graph(weight: Tensor, bias: Tensor, task: Task, passed: set[Any
 
 @in_graphs(_prepare_for_graph)
 def prepare(weight: Tensor, bias: Tensor, task: Task, passed: set[Any]) -> Kernel:
-    """Prepare the cheapest kernel that is exact for a task.
+    """Prepare the cheapest kernel that is exact for a task: filters, int64 ``(out, in, *kernel)``, and a bias
+    ``(out,)``.
 
-    Args:
-        weight: The filters, int64 ``(out, in, *kernel)``.
-        bias: int64 ``(out,)``.
-        task: Their shape, the size of the images and the largest sum.
-        passed: The float32 trials that these filters have passed; new ones are added.
+    ``passed`` are the trials of float32 that these filters have passed; new ones are added.
     """
     _check_size(task)
     plain = float32_is_plain(weight.device)

@@ -16,12 +16,10 @@ from unshift.network import full_row
 from unshift.pose_network import strided_correlation
 from unshift.shifts import all_shifts
 
-LARGE = 20480
-"""PyTorch convolves a single image of up to this many values without oneDNN."""
+LARGE = 20480  # PyTorch convolves single images of up to this many numbers without oneDNN
 
 
-MATRIX = 2**19
-"""Largest number of entries of a filter's matrix: 2 MB."""
+MATRIX = 2**19  # largest number of entries of a filter's matrix: 2 MB
 
 
 def slice_around(images: Tensor, axis: int, start: int, end: int) -> Tensor:

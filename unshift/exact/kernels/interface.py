@@ -13,29 +13,20 @@ from typing import ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-FLOAT32 = 2**24
-"""float32 holds every integer up to this."""
-FLOAT64 = 2**53
-"""float64 holds every integer up to this."""
+FLOAT32 = 2**24  # float32 holds every integer up to this
+FLOAT64 = 2**53  # float64 holds every integer up to this
 
 
 class Task(NamedTuple):
     """Filters of a shape, on images of a size, with sums of at most ``worst``."""
 
-    shape: tuple[int, ...]
-    """``(out, in, *kernel)``"""
+    shape: tuple[int, ...]  # ``(out, in, *kernel)``
     size: tuple[int, ...]
     worst: float
 
 
 class Kernel(Protocol):
-    """One way to correlate circularly, and to add the bias, without error.
-
-    Args:
-        weight: int64 ``(out, in, *kernel)``.
-        bias: int64 ``(out,)``.
-        size: The spatial size of the images.
-    """
+    """One way to correlate with int64 filters circularly, and to add the bias, without error."""
 
     dtype: ClassVar[torch.dtype]
 
