@@ -63,11 +63,10 @@ async function load(open, name) {
 function show() {
   const { given, scores, turn, confidence, tied, kept } = shown, back = kept ? 0 : turn;
   const small = drawn(given, Math.min(1, PREVIEW / Math.max(given.width, given.height)));
-  const powers = scores.map((score) => Math.exp((score - scores[turn]) * about.unit)), total = powers.reduce((a, b) => a + b);
   $("page-turns").replaceChildren(...scores.map((score, k) => {
-    const figure = document.createElement("figure"), share = powers[k] / total;
+    const figure = document.createElement("figure");
     figure.dataset.chosen = k === turn;
-    figure.append(turned(small, k), Object.assign(document.createElement("figcaption"), { textContent: `${score} (${(100 * share).toFixed(1)}%)` }));
+    figure.append(turned(small, k), Object.assign(document.createElement("figcaption"), { textContent: (score * about.unit).toFixed(2) }));
     return figure;
   }));
   turned(small, back, $("page-upright"));
