@@ -113,8 +113,8 @@ def decode(file: Path, frame: int | None = None) -> Image:
     from unshift.data.photos import check_regular
 
     check_regular(file)
-    # A stream: from a path, Pillow maps uncompressed TIFF files, and mixes up the pixels of turned ones.
-    with file.open("rb") as stream, Image.open(stream) as image:
+    with Image.open(file) as image:
+        image.filename = ""  # else Pillow maps uncompressed TIFF files, and mixes up the pixels of turned ones
         kind = image.format
         if kind not in Image.SAVE or kind in NOT_PIXELS:
             raise Refused(f"{file}: {kind} files can be read but not written; convert it to PNG")

@@ -80,10 +80,9 @@ class ImageFiles(Dataset[Tensor]):
         try:
             if isinstance(file, str):
                 check_regular(file)
-                # From a path, Pillow maps uncompressed TIFF files, and mixes up the pixels of turned ones.
-                file = io.BytesIO(Path(file).read_bytes())
             # Explicit formats: a wrong suffix must not lead to the refused ones.
             with Image.open(file, formats=_formats()) as opened:
+                opened.filename = ""  # else Pillow maps uncompressed TIFF files, and mixes up the pixels of turned ones
                 image = flatten_alpha(ImageOps.exif_transpose(opened))
             image = image.convert("L" if self.channels == 1 else "RGB")
         # Pillow's decoders raise anything: OSError, SyntaxError, struct.error, ...
