@@ -26,25 +26,9 @@ from unshift.progress import Progress, tracked
 from unshift.restorer import Chain, Restorer
 from unshift.shifts import check_images
 
-__all__ = [
-    "FEWEST",
-    "Judged",
-    "Rates",
-    "Reliability",
-    "ScopeRow",
-    "accuracy",
-    "accuracy_over_scopes",
-    "calibrate",
-    "curve_of",
-    "in_its_dtype",
-    "judge",
-    "judged_on",
-    "predict",
-    "random_shifts",
-    "rates_from",
-    "reliability",
-    "restoration_rates",
-]
+__all__ = ["FEWEST", "Judged", "Rates", "Reliability", "ScopeRow", "accuracy", "accuracy_over_scopes",
+           "calibrate", "curve_of", "in_its_dtype", "judge", "judged_on", "predict", "random_shifts",
+           "rates_from", "reliability", "restoration_rates"]  # fmt: skip
 
 Classifier = Callable[[Tensor], Tensor]
 

@@ -40,16 +40,8 @@ from torch.nn import functional as F
 
 from unshift.shifts import check_images
 
-__all__ = [
-    "PRESETS",
-    "CircularFilter",
-    "ShiftEstimator",
-    "add_lines",
-    "as_float",
-    "check_input",
-    "circular_correlation",
-    "full_row",
-]
+__all__ = ["PRESETS", "CircularFilter", "ShiftEstimator", "add_lines", "as_float", "check_input",
+           "circular_correlation", "full_row"]  # fmt: skip
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "abs": torch.abs, "none": lambda x: x}
 

@@ -17,28 +17,9 @@ from unshift.coordinates.rotation import rotate
 from unshift.coordinates.shifts import Padded, Scene, Shifts, draw_shifts
 from unshift.coordinates.turns import Turns
 
-__all__ = [
-    "GROUPS",
-    "KINDS",
-    "Angles",
-    "Centre",
-    "Chained",
-    "Coordinates",
-    "Labels",
-    "Padded",
-    "Polar",
-    "Pose",
-    "Poses",
-    "Ring",
-    "Scene",
-    "Shifts",
-    "Turns",
-    "draw_shifts",
-    "from_description",
-    "merge_poses",
-    "rotate",
-    "rows",
-]
+__all__ = ["GROUPS", "KINDS", "Angles", "Centre", "Chained", "Coordinates", "Labels", "Padded", "Polar",
+           "Pose", "Poses", "Ring", "Scene", "Shifts", "Turns", "draw_shifts", "from_description",
+           "merge_poses", "rotate", "rows"]  # fmt: skip
 
 KINDS: dict[str, type[Coordinates]] = {
     "shifts": Shifts,

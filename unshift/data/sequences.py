@@ -20,19 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = [
-    "MEANING",
-    "Record",
-    "check_records",
-    "compressed",
-    "encode",
-    "encode_letters",
-    "is_fasta",
-    "oriented",
-    "read_bytes",
-    "read_fasta",
-    "to_fasta",
-]
+__all__ = ["MEANING", "Record", "check_records", "compressed", "encode", "encode_letters", "is_fasta",
+           "oriented", "read_bytes", "read_fasta", "to_fasta"]  # fmt: skip
 
 SUFFIXES = (".fa", ".fasta", ".fna", ".fas", ".fsa")
 BASES = "ACGT"

@@ -20,26 +20,9 @@ from unshift.exact.runtime import in_graphs, is_exporting, is_traced
 from unshift.exact.scores import Scorer, Scores
 from unshift.exact.suppression import next_best
 
-__all__ = [
-    "LARGEST_SCALE",
-    "Curve",
-    "IntegerEstimator",
-    "IntegerNetwork",
-    "IntegerPoseEstimator",
-    "JudgedEstimator",
-    "Scorer",
-    "Scores",
-    "choose",
-    "in_graphs",
-    "is_exporting",
-    "is_traced",
-    "largest",
-    "network_from",
-    "next_best",
-    "ordered_bits",
-    "quantise",
-    "rank_restored",
-]
+__all__ = ["LARGEST_SCALE", "Curve", "IntegerEstimator", "IntegerNetwork", "IntegerPoseEstimator",
+           "JudgedEstimator", "Scorer", "Scores", "choose", "in_graphs", "is_exporting", "is_traced",
+           "largest", "network_from", "next_best", "ordered_bits", "quantise", "rank_restored"]  # fmt: skip
 
 
 def network_from(description: dict[str, Any]) -> IntegerNetwork:
