@@ -65,8 +65,7 @@ restorer = hub.from_pretrained("{where}")
 model = torch.nn.Sequential(restorer, classifier)  # any frozen classifier of such images
 ```
 
-It undoes {undoes}: however an image was moved, the same image comes out, bit for bit. The rates above are the shares
-of images that come out upright.
+It undoes {undoes}: however an image was moved, the same image comes out, bit for bit.
 """
 
 

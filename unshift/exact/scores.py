@@ -56,11 +56,7 @@ class Scores:
         return functools.reduce(lambda one, other: (one[:, :, None] & other[:, None]).flatten(1), each)
 
     def confidence(self, score_unit: float) -> Tensor:
-        """Return the softmax probability of the highest score, float64 ``(batch,)``, without a rounding error.
-
-        Args:
-            score_unit: The value of one integer step of the scores as a logit, in nats.
-        """
+        """Return the softmax probability of the highest score, float64 ``(batch,)``, without a rounding error."""
         return functools.reduce(torch.mul, [softmax_of_highest(term, score_unit) for term in self.terms])
 
 
