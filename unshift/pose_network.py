@@ -1,15 +1,15 @@
 """PoseEstimator: a network that maps an image to one number, how upright it looks (float, trainable).
 
-Where the moves are a few poses and no shift, each copy of the image, turned back by one of the poses, gets a score of
-its own, and the highest wins. A move of the image only permutes the copies, so the network need not be equivariant;
-exactness asks that it be computed in integers (:mod:`unshift.exact.poses`).
+If the moves are a few poses without shifts, each copy of the image, turned back by one of the poses, gets its own
+score, and the highest wins. A move of the image only permutes the copies, so the network need not be equivariant. To be
+exact, it must be computed in integers (:mod:`unshift.exact.poses`).
 
 The layers are strided convolutions without padding. Kernels and strides are the same along all axes, so an image and
 its quarter turn have equally many positions. There are two kinds of heads:
 
 - *Local evidence* (``size=None``): the score is the mean over all positions, of images of any size; smaller ones than
   the network's field of view are extended by zeros.
-- *One look* (``size=(h, w)``): one more layer sees the whole map at once. For centred objects in images of one size.
+- *Whole image* (``size=(h, w)``): one more layer sees the whole map at once. For centred objects in images of one size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Check the claim: is a module equivariant, and is a restorer exact? For our modules and for yours."""
+"""Test whether a module is equivariant and whether a restorer is exact."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def renamed(command: str, args: list[str]) -> list[str]:
 
 
 Preset = StrEnum("Preset", ["paper", "dense", "lines", "seam", "sequence", "scene", "look", "evidence"])
-"""The presets of the library, named again because its table would cost the import of PyTorch."""
+"""The presets of the library, repeated because importing their table would import PyTorch."""
 Border = StrEnum("Border", ["circular", "zeros", "edge", "crop"])  # the pixels that fill the side that a shift vacates
 
 

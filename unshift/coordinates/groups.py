@@ -164,6 +164,6 @@ class Turning(Coordinates):
         return turned if self.whole else apply(turned, pose.shift)
 
     def _drawn(self, size: tuple[int, ...], shift: Tensor, scope: int | None, generator: torch.Generator) -> Pose:
-        """Return shifts with random turns: any, except with scope 0, none."""
+        """Return shifts with random turns; with scope 0, without turns."""
         turn = torch.randint(len(self.elements(len(size))), (len(shift),), generator=generator)
         return Pose(shift, torch.zeros_like(turn) if scope == 0 else turn)

@@ -184,7 +184,7 @@ class Rotating(Coordinates):
             )
             bend = before - 2 * top + after  # integers: exact, and the same at every position
             rest = rest + torch.where(bend < 0, (before - after) / (2 * bend), 0.0)
-        # Rounded before whole quarters are added, so that the sum is exact.
+        # Round before adding whole quarters, so that the sum is exact.
         grains = (rest * self._grains_per_step.to(rest.device)).round().to(torch.int64)
         grains = grains + 90 * GRAIN * (step // quarter)
         return torch.where(grains >= 180 * GRAIN, grains - 360 * GRAIN, grains)

@@ -326,7 +326,7 @@ class Windows(nn.Module):
 
 
 class Evidence(nn.Module):
-    """What each position of an image of any size says: float32 ``(batch, positions)`` that hold integers."""
+    """The evidence at each position of an image of any size: float32 ``(batch, positions)`` that hold integers."""
 
     def __init__(self, scorer: Any) -> None:
         super().__init__()

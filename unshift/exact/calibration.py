@@ -17,7 +17,7 @@ from unshift.inputs import Images, batches
 from unshift.network import ShiftEstimator, as_float, check_input
 from unshift.pose_network import PoseEstimator
 
-BLOCK = 2**22  # numbers of a map to calibrate on at a time
+BLOCK = 2**22  # number of values of a map to calibrate on at a time
 
 
 @torch.no_grad()

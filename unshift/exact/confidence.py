@@ -1,4 +1,4 @@
-"""The confidence: a softmax in fixed-point integers, because a float sum would depend on where the image stands."""
+"""The confidence: a softmax in fixed-point integers, because a float sum would depend on the shift of the image."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from unshift.exact.integers import IntegerEstimator, IntegerFilter
     from unshift.exact.quantised import IntegerNetwork
 
-BLOCK = 2**21  # numbers of the widest map to compute at a time. ``benchmarks/run.py blocks``.
+BLOCK = 2**21  # number of values of the widest map to compute at a time. ``benchmarks/run.py blocks``.
 
 
 def floor_divide(sums: Tensor, divisor: Tensor, low: int, high: int) -> Tensor:
@@ -105,8 +105,8 @@ class Plan:
         lines: list[Any] = list(net.lines)
         widest = max(max(layer.weight.shape[:2]) for layer in local)
         self.images = max(1, BLOCK // (widest * math.prod(seen)))  # images per block
-        # A strip is worked on as if it were an image that wraps around. That is wrong only near its ends: in as many
-        # rows as the filters reach, which are cut off.
+        # A strip is processed with wrap-around, as if it were an image. That is wrong only in the rows near its ends
+        # that the filters reach across, which are cut off.
         self.before = sum(layer.weight.shape[2] // 2 for layer in local)
         self.after = sum((layer.weight.shape[2] - 1) // 2 for layer in local)
         self.rows = max(BLOCK // (widest * math.prod(seen[1:])), self.before + self.after, 1)  # rows per strip

@@ -27,7 +27,7 @@ FRACTION = 256
 """Steps of a score per integer step of the last layer. With sums below 2^24, 2^31 positions fit in an int64."""
 
 BLOCK = 2**20
-"""Numbers of the widest map to compute at a time: its temporaries are reused, not mapped anew by every operation."""
+"""Number of values of the widest map to compute at a time, so that the allocator can reuse temporaries."""
 
 
 def strided_correlate(values: Tensor, weight: Tensor, stride: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""What all networks in integers share. The state is integer buffers only, which ``.half()`` leaves alone."""
+"""The base class of networks in integers. Their state is integer buffers only, which ``.half()`` does not change."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Facts about the running PyTorch: whether a graph is being captured, and whether float32 is plain.
 
 A graph is captured without values, so nothing in it may depend on values or on this machine. A function that needs a
-different formulation there names it with :func:`in_graphs`; all other code serves both.
+different implementation there names it with :func:`in_graphs`; all other code serves both.
 """
 
 from __future__ import annotations

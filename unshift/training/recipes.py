@@ -63,9 +63,7 @@ def preset_name(preset: str | ShiftEstimator | PoseEstimator) -> str:
 
 
 def complete(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a preset's complete recipe with changes, checked before an hour of training is lost. None changes
-    nothing.
-    """
+    """Return a preset's complete recipe with changes, after checks. None changes nothing."""
     if unknown := sorted(changes.keys() - Recipe.__annotations__.keys()):
         raise TypeError(f"fit() got an unexpected keyword argument {unknown[0]!r}")
     given = {key: value for key, value in changes.items() if value is not None}

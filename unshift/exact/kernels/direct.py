@@ -16,7 +16,7 @@ from unshift.network import full_row
 from unshift.pose_network import strided_correlation
 from unshift.shifts import all_shifts
 
-LARGE = 20480  # PyTorch convolves single images of up to this many numbers without oneDNN
+LARGE = 20480  # PyTorch convolves single images of up to this many values without oneDNN
 
 
 MATRIX = 2**19  # largest number of entries of a filter's matrix: 2 MB
