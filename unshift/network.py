@@ -76,7 +76,7 @@ def check_input(images: Tensor, in_channels: int, axes: int, size: Sequence[int]
         )
 
 
-COLUMN_VALUES = 2**21  # values of an im2col matrix at a time: 8 MB of float32, below the allocator's limit for reuse
+COLUMN_VALUES = 2**21  # values of an im2col matrix at a time: 8 MB of float32, which the allocator can reuse
 
 LONG = 1024  # least length of a sequence whose gradients `_LongCorrelation` computes
 

@@ -17,7 +17,7 @@ __all__ = ["Progress", "duration", "heartbeat", "tracked"]
 
 Item = TypeVar("Item")
 EVERY_SECONDS = 5.0
-_last_line = [0.0]  # when the last line was written, by any of the functions here
+_last_line = [0.0]  # time of the last line that any function of this module wrote
 
 
 class _Bar(tqdm):  # type: ignore[misc]

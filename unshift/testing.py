@@ -171,7 +171,8 @@ def equivariance_error(
 ) -> float:
     """Return the largest ``|module(apply(x, M)) - apply(module(x), M)|`` over shifts ``M``.
 
-    Infinity for a module that changes the spatial size. Put it in ``eval()`` first, and in the dtype to test.
+    It is infinity for a module that changes the spatial size. Put the module in ``eval()`` first, and in the dtype to
+    test.
 
     Args:
         module: From images to maps. It may change the number of channels, or drop their axis.

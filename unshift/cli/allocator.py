@@ -26,5 +26,5 @@ def raise_mmap_threshold() -> bool:
 
 
 def limit_onednn_cache() -> None:
-    """Limit the kernels that oneDNN caches, one per image size (0.7 GB for 1,000), before the first convolution."""
+    """Limit the kernels that oneDNN caches: one per image size, 0.7 GB for 1,000. Call before the first convolution."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")

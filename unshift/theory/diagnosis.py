@@ -24,7 +24,7 @@ class LayerReport:
 
     name: str
     kind: str
-    equivariant: bool | None  # none if the input has no positions to shift, e.g. after a flatten.
+    equivariant: bool | None  # None if the input has no positions to shift, e.g. after a flatten
     error: float | None  # the largest ``|f(T^M x) - T^M f(x)| / |f(x)|`` in L2. None if the layer changes the size.
     reason: str
     shift: tuple[int, ...] | None = None  # the worst shift tested, if not equivariant

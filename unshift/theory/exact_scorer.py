@@ -332,8 +332,8 @@ def is_aperiodic(dataset: Tensor, *, channel_shifts: bool = False) -> Aperiodici
     other. By default only spatial shifts count, which is what the proofs use; with ``channel_shifts=True`` the shift
     ``M`` may also rotate the channels, as the paper writes it.
 
-    Two images are shifts of each other exactly if their lexicographically largest circular shifts are equal, and an
-    image is periodic exactly if two positions yield that shift. So one pass with a dictionary replaces all pairs.
+    Two images are shifts of each other if and only if their lexicographically largest circular shifts are equal, and an
+    image is periodic if and only if two positions yield that shift. So a dictionary replaces comparing all pairs.
 
     >>> print(is_aperiodic(torch.tensor([[[1, 2, 3]], [[3, 1, 2]]])))
     not aperiodic: image 1 is image 0 shifted by (1,)

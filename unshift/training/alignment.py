@@ -31,11 +31,11 @@ from unshift.training.checkpoint import check_identity
 if TYPE_CHECKING:
     from unshift.training.fitting import FitPlan
 
-ROUNDS = 6  # maximum number of fits, before the one with the classifier's move
-CONVERGED = 0.02  # stop when a smaller share of the images moves from round to round
+ROUNDS = 6  # maximum number of fits; one more follows if a classifier chooses the move
+CONVERGED = 0.02  # stop when less than this share of the images moves in a round
 COMPARED = 2000  # number of images that are compared between rounds
-CANDIDATES, FIRST_IMAGES = 4096, 32  # the classifier tries at most so many moves, on so many images
-FINALISTS, FINAL_IMAGES = 32, 512  # it tries the best of them again, on more images
+CANDIDATES, FIRST_IMAGES = 4096, 32  # maximum number of moves that the classifier tries, and images
+FINALISTS, FINAL_IMAGES = 32, 512  # number of the best moves that it tries again, and images
 BATCH = 256
 
 Classifier = Callable[[Tensor], Tensor]
