@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import random
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +58,11 @@ def hard_images(channels: int, size: tuple[int, ...], dtype: torch.dtype = torch
         return {name: (255 * image).round().to(dtype) for name, image in images.items()}
     images["signed_zeros"] = torch.zeros_like(brightness).copysign(brightness - 0.7)
     return {name: image.to(dtype) for name, image in images.items()}
+
+
+def sequence(length: int, seed: int, letters: str = "ACGT") -> str:
+    """Return random letters."""
+    return "".join(random.Random(seed).choices(letters, k=length))
 
 
 def train(estimator: ShiftEstimator, images: Tensor, steps: int = 8) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import random
 
 import pytest
 import torch
+from samples import sequence
 
 import unshift
 from unshift.coordinates import Shifts, Turns
@@ -16,10 +16,6 @@ from unshift.evaluation import restoration_rates
 pytestmark = pytest.mark.filterwarnings("ignore:this is near guessing")
 
 LETTERS = "ACGTRYSWKMBDHVNacgtryswkmbdhvn"
-
-
-def sequence(length: int, seed: int, letters: str = "ACGT") -> str:
-    return "".join(random.Random(seed).choices(letters, k=length))
 
 
 @pytest.fixture(scope="module")

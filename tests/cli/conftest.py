@@ -10,10 +10,11 @@ import pytest
 import torch
 from commands import SETTINGS
 from PIL import Image
-from samples import blobs
+from samples import blobs, sequence
 
 import unshift
 from unshift.coordinates import Centre, Polar, Turns
+from unshift.data.sequences import encode
 from unshift.restorer import Chain, Restorer
 
 
@@ -68,3 +69,16 @@ def posed(tmp_path_factory) -> Path:
     untrained(angles).save(folder / "rotation.safetensors")
     Chain(untrained(Centre()), untrained(angles)).save(folder / "chain.safetensors")
     return folder
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory) -> Path:
+    """A restorer of sequences with random weights, whose file says to turn everything."""
+    torch.manual_seed(0)
+    sample = [encode(sequence(300, 0)), encode(sequence(310, 1))]
+    scorer = unshift.quantise(unshift.ShiftEstimator.preset("sequence", 4, (300,)), sample)
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    restorer = Restorer(scorer, coordinates=Turns("strand"))
+    restorer.metadata["orient"] = {"min_confidence": 0.0}
+    restorer.save(path)
+    return path

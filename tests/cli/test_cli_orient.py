@@ -14,20 +14,14 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from commands import ROOT, bad, child, good, run
+from samples import sequence
 from typer.testing import CliRunner
 
-import unshift
 from unshift.cli import app
-from unshift.coordinates import Turns
-from unshift.data.sequences import encode, oriented
+from unshift.data.sequences import oriented
 
 LETTERS = "ACGTacgtRYn"
-
-
-def sequence(length: int, seed: int, letters: str = "ACGT") -> str:
-    return "".join(random.Random(seed).choices(letters, k=length))
 
 
 GENOMES = {f"g{n}": sequence(n, n, LETTERS) for n in (120, 200, 151)}
@@ -46,19 +40,6 @@ def gfa(texts: dict[str, str], more: str = "") -> bytes:
 def moved(texts: dict[str, str], seed: int) -> dict[str, str]:
     chance = random.Random(seed)
     return {n: oriented(text, chance.randrange(len(text)), chance.randrange(2)) for n, text in texts.items()}
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    """A restorer with random weights, whose file says to turn everything."""
-    torch.manual_seed(0)
-    sample = [encode(sequence(300, 0)), encode(sequence(310, 1))]
-    scorer = unshift.quantise(unshift.ShiftEstimator.preset("sequence", 4, (300,)), sample)
-    path = tmp_path_factory.mktemp("model") / "model.safetensors"
-    restorer = unshift.Restorer(scorer, coordinates=Turns("strand"))
-    restorer.metadata["orient"] = {"min_confidence": 0.0}
-    restorer.save(path)
-    return path
 
 
 def orient(content: bytes, model: Path, *args: object) -> bytes:

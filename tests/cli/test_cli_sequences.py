@@ -4,38 +4,20 @@ from __future__ import annotations
 
 import csv
 import errno
-import random
 from pathlib import Path
 
 import pytest
-import torch
 from commands import bad, good, good_json, run
 from fits import peak
+from samples import sequence
 
-import unshift
-from unshift.coordinates import Turns
-from unshift.data.sequences import Record, encode, oriented, read_fasta, to_fasta
+from unshift.data.sequences import Record, oriented, read_fasta, to_fasta
 
 MOTIF = "GCTAGCGTAGCTTAACTAAAGCATAACACTGAAG"
 
 
-def sequence(length: int, seed: int, letters: str = "ACGT") -> str:
-    return "".join(random.Random(seed).choices(letters, k=length))
-
-
 def write(path: Path, records: list[Record]) -> Path:
     path.write_bytes(to_fasta(records, path))
-    return path
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    """A restorer with random weights."""
-    torch.manual_seed(0)
-    sample = [encode(sequence(300, 0)), encode(sequence(310, 1))]
-    scorer = unshift.quantise(unshift.ShiftEstimator.preset("sequence", 4, (300,)), sample)
-    path = tmp_path_factory.mktemp("model") / "model.safetensors"
-    unshift.Restorer(scorer, coordinates=Turns("strand")).save(path)
     return path
 
 
