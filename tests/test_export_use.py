@@ -16,7 +16,7 @@ from graphs import (
     session,
     turner,
 )
-from samples import blobs, kind_of, make_estimator, make_restorer
+from samples import blobs, hard_images, kind_of, make_estimator, make_restorer
 from torch import nn
 from typer.testing import CliRunner
 
@@ -92,7 +92,7 @@ class InPlace(nn.Module):
 
 
 def test_a_classifier_that_works_in_place_leaves_the_restored_images(tmp_path):
-    restorer, images = make_restorer("dense", 1, (8, 8), True), torch.rand(4, 1, 8, 8)
+    restorer, images = make_restorer("dense", 1, (8, 8), True), torch.stack([*hard_images(1, (8, 8)).values()])
     unshift.export(restorer, tmp_path / "x.PT2", classifier=InPlace(), size=(8, 8))  # in capitals, but no ONNX
     found = torch.export.load(tmp_path / "x.PT2").module()(images)
     assert differences(found, in_pytorch(restorer, images)) == []
