@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 from unshift.data.sequences import Record, check_records, read_bytes, read_fasta, to_fasta
 
+__all__ = ["Assembly", "Segment", "read_assembly"]
+
 CIRCULAR = re.compile(r"\b(suggest)?circular[=:](true|yes|y|1)\b|\btopology[=:]circular\b", re.IGNORECASE)
 """The marks of circular sequences in the headers of assemblers and GenBank."""
 
