@@ -13,7 +13,7 @@ from unshift.exact.calibration import quantise
 from unshift.exact.choice import choose, largest, ordered_bits, rank_restored
 from unshift.exact.confidence import Curve
 from unshift.exact.integers import LARGEST_SCALE, IntegerEstimator
-from unshift.exact.judged import JudgedEstimator
+from unshift.exact.judged import JudgedEstimator, propose, windows_at
 from unshift.exact.poses import IntegerPoseEstimator
 from unshift.exact.quantised import IntegerNetwork
 from unshift.exact.runtime import in_graphs, is_exporting, is_traced
@@ -22,7 +22,8 @@ from unshift.exact.suppression import next_best
 
 __all__ = ["LARGEST_SCALE", "Curve", "IntegerEstimator", "IntegerNetwork", "IntegerPoseEstimator",
            "JudgedEstimator", "Scorer", "Scores", "choose", "in_graphs", "is_exporting", "is_traced",
-           "largest", "network_from", "next_best", "ordered_bits", "quantise", "rank_restored"]  # fmt: skip
+           "largest", "network_from", "next_best", "ordered_bits", "propose", "quantise", "rank_restored",
+           "windows_at"]  # fmt: skip
 
 
 def network_from(description: dict[str, Any]) -> IntegerNetwork:

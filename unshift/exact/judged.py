@@ -44,6 +44,21 @@ def windows_at(images: Tensor, places: Tensor, window: tuple[int, ...]) -> Tenso
     return windows
 
 
+def propose(scores: Tensor, images: Tensor, count: int, radius: int) -> Tensor:
+    """Return the flat positions of proposals, best first, int64 ``(batch, count)``.
+
+    Args:
+        scores: int64 ``(batch, *spatial)``.
+        images: Ties between all but the first are broken by comparing them.
+        count: Number of proposals.
+        radius: They are at least this far apart along one axis.
+    """
+    size = tuple(scores.shape[1:])
+    first = Scores([scores.flatten(1)], (1, *size)).best()[0]
+    others = next_best(scores, images, first, [radius] * len(size), count - 1)
+    return torch.stack([first, *(index for index, _, _ in others)], 1)
+
+
 class JudgedEstimator(IntegerEstimator):
     """An :class:`IntegerEstimator` whose best positions are scored again by their windows.
 
@@ -93,21 +108,10 @@ class JudgedEstimator(IntegerEstimator):
         """Return the layers of both networks."""
         return [*super().filters(), *self.judge.filters()]
 
-    def propose(self, scores: Tensor, images: Tensor) -> Tensor:
-        """Return the flat positions of proposals, best first, int64 ``(batch, count)``.
-
-        Args:
-            scores: int64 ``(batch, *spatial)``.
-            images: Ties between all but the first are broken by comparing them.
-        """
-        first = Scores([scores.flatten(1)], (1, *scores.shape[1:])).best()[0]
-        others = next_best(scores, images, first, [self.radius] * self.axes, self.count - 1)
-        return torch.stack([first, *(index for index, _, _ in others)], 1)
-
     def _judged(self, scores: Tensor, images: Tensor, judge: Any) -> Tensor:
         """Return the scores with those of proposals replaced."""
         flat = scores.flatten(1)
-        places = self.propose(scores, images)
+        places = propose(scores, images, self.count, self.radius)
         assert self.judge.size is not None
         window_scores = judge(windows_at(images, places, self.judge.size)).view(places.shape)
         tied = Scores([flat], (1, *scores.shape[1:])).best()[1]
