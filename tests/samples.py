@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import random
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,8 @@ from torch.nn import functional as F
 
 from unshift import Chain, Restorer, ShiftEstimator, apply, quantise
 from unshift.coordinates import Angles, Centre, Polar, Poses, Ring, Scene, Turns
+from unshift.exact import JudgedEstimator
+from unshift.pose_network import PoseEstimator
 from unshift.shifts import all_shifts
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -113,6 +116,7 @@ KINDS = {
     "poses, strand": (Poses("strand"), 4, (9,)),
     "angles": (Angles(6, 8), 1, (6, 6)),
     "angles, reduced": (Angles(9, 8, reduce=2), 1, (9, 9)),
+    "scene, judged": (Scene((3, 4)), 1, (5, 6)),
     "chain": (None, 1, (6, 6)),
 }
 
@@ -124,8 +128,23 @@ def kind_of(name):
     if name == "chain":
         centre, polar = Centre(), Polar(6, angles=8, radii=3, ratio=None, refine=True)
         return Chain(untrained(centre, 1, size), untrained(polar, 1, size, "dense")), channels, size
+    if name == "scene, judged":
+        return Restorer(make_judged(channels, size, coordinates.window), coordinates=coordinates), channels, size
     preset = {"ring": "paper", "ring, local filters": "seam"}.get(name, "evidence" if coordinates.whole else "dense")
     return untrained(coordinates, channels, size, preset), channels, size
+
+
+@functools.cache
+def make_judged(
+    channels: int, size: tuple[int, ...], window: tuple[int, ...], bits: int = 10, sum_bits: int = 24
+) -> JudgedEstimator:
+    """Return a network of two stages, not trained: three proposals, two pixels apart."""
+    torch.manual_seed(0)
+    first = ShiftEstimator(channels, channels=(4, 1), kernel_size=(3, 3), bias=True)
+    judge = PoseEstimator(channels, channels=(4,), kernel_size=2, stride=1, size=window)
+    images, windows = blobs(16, channels, size), blobs(16, channels, window)
+    parts: Any = [quantise(net, x, bits=bits, sum_bits=sum_bits) for net, x in ((first, images), (judge, windows))]
+    return JudgedEstimator.of(*parts, count=3, radius=2)
 
 
 def bits(images: Tensor) -> Tensor:

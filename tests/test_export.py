@@ -93,7 +93,7 @@ def test_rotations_and_their_ties(tmp_path):
     assert_same_in(runtime, restorer, images)
 
 
-QUICK = ("quarter", "poses", "angles, reduced")
+QUICK = ("quarter", "poses", "angles, reduced", "scene, judged")
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in KINDS])

@@ -56,6 +56,7 @@ class Proposals(Scene):
         return list(windows.unflatten(0, (len(images), COUNT)).unbind(1))
 
     def candidate(self, pose: Any, size: tuple[int, ...]) -> Tensor:
+        """Return the window at the digit."""
         return torch.zeros_like(pose.shift[:, 0])
 
     def pose(self, index: Tensor, scores: Scores, size: tuple[int, ...]) -> Pose:
@@ -81,16 +82,12 @@ def train(first: Any = None, **options: Any) -> unshift.Restorer:
     """
     digits = images("train")
     scenes: Any = {"scene": SCENE, "patience": 8, **options}
-    first = first or fit(
-        "mnist", digits, "scene", {"resize": [32, 32]}, HELD_OUT, coordinates=Scene(WINDOW), **scenes
-    )
+    first = first or fit("mnist", digits, "scene", {"resize": [32, 32]}, HELD_OUT, coordinates=Scene(WINDOW), **scenes)
     if "checkpoint" in options:
         scenes["checkpoint"] = Path(options["checkpoint"]).with_suffix(".judge")
     network = seeded_pose(0, 1, **JUDGE)
     recipe = {"epochs": 4, "learning_rate": 0.005, "batch_size": 64, "average": 0.998, "optimizer": "muon"}
-    judge = fit(
-        "mnist", digits, network, {}, HELD_OUT, coordinates=Proposals(first.scorer), **{**recipe, **scenes}
-    )
+    judge = fit("mnist", digits, network, {}, HELD_OUT, coordinates=Proposals(first.scorer), **{**recipe, **scenes})
     judge_net: Any = judge.scorer
     restorer = unshift.Restorer(
         JudgedEstimator.of(first.scorer, judge_net, COUNT, RADIUS), coordinates=Scene(WINDOW)
