@@ -18,7 +18,7 @@ import struct
 from collections.abc import Container, Iterator
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -29,7 +29,7 @@ from unshift.exact import LARGEST_SCALE, Curve, IntegerNetwork, network_from
 from unshift.restorer import Chain, Restorer
 from unshift.shifts import format_size
 
-__all__ = ["describe_size", "load", "model_card", "pretrained", "read_header", "save", "write_atomically"]
+__all__ = ["CAUTIOUS", "describe_size", "load", "model_card", "pretrained", "read_header", "save", "write_atomically"]
 
 FORMAT = 3
 Tensors = dict[str, torch.Tensor]
@@ -122,14 +122,21 @@ def is_alive(process: int) -> bool:
     return True
 
 
-def load(path_or_name: str | Path, *, pad: int | None = None, min_confidence: float | None = None) -> Restorer | Chain:
+CAUTIOUS = 0.9
+"""``min_confidence="cautious"``. ``python -m reproduction confidence --data shipped``."""
+
+
+def load(
+    path_or_name: str | Path, *, pad: int | None = None, min_confidence: float | Literal["cautious"] | None = None
+) -> Restorer | Chain:
     """Read a restorer from a file, or a shipped one by name (``unshift models`` lists them).
 
     Args:
         path_or_name: A file, or a shipped restorer's name.
         pad: Width of a margin around the images, which is cut off again after.
         min_confidence: Images of a lower confidence pass unchanged, marked as ``rejected`` in the estimate. Exactness
-            is promised for the others only. Default: the file's own bound, which most files do not have.
+            is promised for the others only. ``"cautious"`` is 0.9: most images of another kind are rejected. Default:
+            the file's own bound, which most files do not have.
 
     Returns:
         The restorer, in evaluation mode.
@@ -139,8 +146,10 @@ def load(path_or_name: str | Path, *, pad: int | None = None, min_confidence: fl
             the file and the field.
     """
     path = _resolve(path_or_name)
-    if min_confidence is not None and not 0 <= min_confidence <= 1:
-        raise ValueError(f"min_confidence must lie between 0 and 1, got {min_confidence}")
+    if min_confidence == "cautious":
+        min_confidence = CAUTIOUS
+    if min_confidence is not None and not (_is_number(min_confidence) and 0 <= min_confidence <= 1):
+        raise ValueError(f'min_confidence must lie between 0 and 1, or be "cautious", got {min_confidence!r}')
     header, tensors = _read(path)
     with _naming(f"{path}: not a valid unshift restorer"):
         by_stage: dict[str, dict[str, torch.Tensor]] = {}

@@ -93,6 +93,18 @@ def read_size(text: str) -> tuple[int, int]:
     return height, width
 
 
+def read_confidence(text: str) -> float:
+    """Parse a share, or ``cautious``."""
+    if text == "cautious":
+        from unshift.files import CAUTIOUS  # here: it imports PyTorch
+
+        return CAUTIOUS
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) <= 1:
+            return float(text)
+    raise typer.BadParameter(f"give a number from 0 to 1, or cautious, got {text!r}")
+
+
 def read_scopes(text: str) -> list[int | None]:
     """Parse ``0-8``, ``0,2,4-6`` or ``0,any``; None is any move."""
     scopes: list[int | None] = []
@@ -150,7 +162,9 @@ Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_defaul
 Model = Annotated[str, typer.Option("--restorer", "-r", help=MODEL_HELP, show_default=False)]
 Classifier = Annotated[str | None, typer.Option("--classifier", "-c", help=CLASSIFIER_HELP, show_default=False)]
 Device = Annotated[str, typer.Option(callback=check_device, metavar="NAME", help="Compute on cpu, cuda, mps, ...")]
-MinConfidence = Annotated[float | None, typer.Option(min=0, max=1, metavar="SHARE", help=CONFIDENCE_HELP)]
+MinConfidence = Annotated[
+    Any, typer.Option(parser=read_confidence, metavar="SHARE|cautious", help=CONFIDENCE_HELP, show_default=False)
+]
 
 # The same options, with the same meaning, wherever images are read.
 Split = Annotated[str | None, images_option(help="Split, or subfolder. Default: test, if any.")]
