@@ -88,7 +88,9 @@ def _shipped(name: str, options: Options) -> Result:
     channels, size = restorer.image_shape()
     whole = not options.quick
     count = MOST if whole else 2
-    own: Any = torch.rand(count, channels or 1, *(size or (32, 32)), generator=chance)
+    own: Any = torch.rand(
+        count, channels or 1, *(size or [64] * (restorer.stages[0].scorer.axes or 2)), generator=chance
+    )
     if whole:
         made = import_module(f"reproduction.train.{name.replace('-', '_')}").images("test")
         count = min(count, len(made), 30 if channels == 4 else count)
@@ -117,7 +119,7 @@ def _rejected(confidence: Tensor) -> Result:
 def _test(data: str, restorer: Any, options: Options) -> Tensor:
     """Return test images with the restorer's channels, prepared as its own."""
     images = to_float(images_of(data, options, few=60).images)
-    channels, preparation = restorer.trained_on["channels"], restorer.trained_on["preparation"]
+    channels, preparation = restorer.image_shape()[0] or images.shape[1], restorer.trained_on.get("preparation", {})
     if images.shape[1] != channels:
         images = images.mean(1, keepdim=True).expand(-1, channels, -1, -1)
     if "resize" not in preparation and images.shape[2:] != (32, 32):
