@@ -25,8 +25,8 @@ from unshift.training.scenes import Scenes
 
 WINDOW, SCENE = (32, 32), (48, 48)
 """Scenes of 48x48 take half the work of 64x64, and the restorer serves scenes of any size."""
-COUNT, RADIUS = 6, 2
-"""Proposals, and how many pixels apart they are."""
+COUNT, LEARNT, RADIUS = 4, 6, 2
+"""Proposals, those that the judge learns from, and how many pixels apart they are."""
 JUDGE = {"channels": (16, 32, 64), "kernel_size": 5, "hidden": 64, "size": WINDOW}
 
 
@@ -46,14 +46,14 @@ class Proposals(Scene):
     def canvases(self, images: Tensor) -> list[Tensor]:
         """Return the window at the digit (the proposal within a pixel, if there is one), then those at others."""
         size = tuple(images.shape[2:])
-        places = propose(self.first(images), images, COUNT, RADIUS)
+        places = propose(self.first(images), images, LEARNT, RADIUS)
         distance = circular_distance(unravel(places.flatten(), size), size).view(places.shape)
         near, nearest = distance.min(1)
         digit = torch.where(near <= 1, places.gather(1, nearest[:, None])[:, 0], 0)
-        last = torch.where(near <= 1, nearest, COUNT - 1)  # the proposal that the digit replaces
+        last = torch.where(near <= 1, nearest, LEARNT - 1)  # the proposal that the digit replaces
         others = places.scatter(1, last[:, None], places[:, :1])
         windows = windows_at(images, torch.cat([digit[:, None], others[:, 1:]], 1), WINDOW)
-        return list(windows.unflatten(0, (len(images), COUNT)).unbind(1))
+        return list(windows.unflatten(0, (len(images), LEARNT)).unbind(1))
 
     def candidate(self, pose: Any, size: tuple[int, ...]) -> Tensor:
         """Return the window at the digit."""

@@ -7,7 +7,7 @@ import torch
 from samples import DTYPES, assert_exact, hard_images, make_judged
 
 import unshift
-from unshift import Restorer, apply, quantise
+from unshift import Restorer, ShiftEstimator, apply, quantise
 from unshift.coordinates import Scene
 from unshift.exact import JudgedEstimator, judged, propose
 from unshift.pose_network import PoseEstimator
@@ -75,7 +75,7 @@ def test_proposals_rank_first_by_the_scores_of_their_windows():
         assert torch.equal(ravel(corner, SIZE), column)
         verdict = scorer.judge(cut(images, corner, WINDOW))
         assert torch.equal(scores.gather(1, column[:, None])[:, 0], verdict)
-    others = scores.scatter(1, places, scores.min() - 1)
+    others = scores.scatter(1, places, int(scores.min()) - 1)
     assert (others.amax(1) < scores.gather(1, places).amin(1)).all()
 
 
@@ -93,8 +93,9 @@ def test_a_file_holds_both_stages(tmp_path):
 def test_a_judge_that_does_not_fit_is_refused(change):
     arguments = {"in_channels": 1, "channels": (2,), "kernel_size": 2, "size": WINDOW, **change}
     judge = quantise(PoseEstimator(**arguments), torch.rand(4, arguments["in_channels"], *WINDOW))
+    first = quantise(ShiftEstimator(1, channels=(1,), kernel_size=(3, 3)), torch.rand(4, 1, *SIZE))
     with pytest.raises(ValueError, match=r"\b1 channels and 2 axes"):
-        JudgedEstimator.of(make_judged(1, SIZE, WINDOW), judge, 2, 2)
+        JudgedEstimator.of(first, judge, 2, 2)
 
 
 @pytest.mark.slow
