@@ -97,13 +97,13 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
     ]
     notes = [
         f"{result['classifier']}, accuracy in %, {result['data']}, n = {result['images']:,}, mean over draws with "
-        f"seeds {result['seeds']}; each digit moved by its own random pose. `{result['restorer']}` undoes "
+        f"seeds {result['seeds']}; each image moved by its own random pose. `{result['restorer']}` undoes "
         f"{result['undoes']}.",
     ]
     for key in ("verified", "forced"):  # records of 0.2 have both: scores moved, and images moved
         if checked := result.get(key):
             notes.append(
-                f"Bit for bit: {checked['images']:,} digits under {checked['moves'] // checked['images']:,} exact "
+                f"Bit for bit: {checked['images']:,} images under {checked['moves'] // checked['images']:,} exact "
                 f"moves each, {checked['mismatches']:,} mismatches, {checked['ties']:,} ties."
             )
     if found := result.get("turns_found"):
