@@ -64,7 +64,7 @@ class Judged(NamedTuple):
     confidence: Tensor
     """float64 ``(n,)``."""
     distance: Tensor
-    """float64 ``(n,)``: distance of the estimated pose from no move, in steps."""
+    """float64 ``(n,)``: distance of the estimated pose from the identity, in steps."""
     tied: Tensor
     """bool ``(n,)``."""
 

@@ -21,8 +21,8 @@ def next_best(
 ) -> Iterator[tuple[Tensor, Tensor, Scores]]:
     """Yield ``count`` further positions by non-maximum suppression, best first, in a shift-invariant order.
 
-    Scores ``(batch, *positions)`` and canvas, what the network saw, are rolled so that the first position is at 0. The
-    rolled arrays are equal to the last bit for all shifts of the input, so every further choice is too. Positions
+    Scores ``(batch, *positions)`` and ``canvas``, the network's input, are rolled so that the first position is at 0.
+    The rolled arrays are equal to the last bit for all shifts of the input, so all further choices are too. Positions
     nearer than ``radius`` along *every* axis are suppressed.
 
     Each item is the flat position ``(batch,)``, whether it was tied, and the scores of the positions that were left.
