@@ -135,8 +135,8 @@ def load(
         path_or_name: A file, or a shipped restorer's name.
         pad: Width of a margin around the images, which is cut off again after.
         min_confidence: Images of a lower confidence pass unchanged, marked as ``rejected`` in the estimate. Exactness
-            is promised for the others only. ``"cautious"`` is 0.9: most images of another kind are rejected. Default:
-            the file's own bound, which most files do not have.
+            is promised for the others only. ``"cautious"`` is 0.9. Default: the file's own bound, which most files
+            do not have.
 
     Returns:
         The restorer, in evaluation mode.

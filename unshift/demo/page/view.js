@@ -10,8 +10,14 @@ function heat(t) {
 }
 
 function normalised(scores) {
-  const values = Array.from(scores, Number), low = Math.min(...values), high = Math.max(...values);
-  return values.map((value) => (high > low ? (value - low) / (high - low) : 0) ** 1.6);
+  // A judge scores a few places again; the others then lie 2^52 below, and are shown darker.
+  const values = Array.from(scores, Number), judged = (value) => value > -(2 ** 51);
+  const groups = [values.filter((value) => !judged(value)), values.filter(judged)];
+  const ends = groups.map((group) => [Math.min(...group), Math.max(...group)]), both = groups.every((group) => group.length);
+  return values.map((value) => {
+    const [low, high] = ends[Number(judged(value))], share = (high > low ? (value - low) / (high - low) : 0) ** 1.6;
+    return both ? (judged(value) ? 0.8 + 0.2 * share : 0.6 * share) : share;
+  });
 }
 
 /** Paint scores (height, width) with no shift in the middle; `origin` is the position of no shift in the scores. */
