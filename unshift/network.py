@@ -57,7 +57,7 @@ PRESETS = {
 
 def as_float(images: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """Convert pixels to floats: uint8 is divided by 255, all other types keep their values."""
-    return images.to(dtype) / 255 if images.dtype == torch.uint8 else images.to(dtype)
+    return images.to(dtype).div_(255) if images.dtype == torch.uint8 else images.to(dtype)
 
 
 def check_input(images: Tensor, in_channels: int, axes: int, size: Sequence[int] | None) -> None:

@@ -51,7 +51,10 @@ class IntegerNetwork(Scorer):
 
     def pixels(self, images: Tensor) -> Tensor:
         """Quantise pixels, each by itself. Return integers in float32."""
-        return (as_float(images) * self.pixel_scale).round_().clamp_(-self.largest, self.largest)
+        values = as_float(images)
+        # A page is large: its first copy is scaled in place.
+        scaled = values.mul_(self.pixel_scale) if images.dtype == torch.uint8 else values * self.pixel_scale
+        return scaled.round_().clamp_(-self.largest, self.largest)
 
     def inputs(self, images: Tensor) -> Tensor:
         """Return quantised pixels as the first layer sees them."""
