@@ -40,7 +40,7 @@ THRESHOLD = 0.5
 """``min_confidence`` in the table of other images."""
 KINDS, FORMS = ("own", "noise", "blank", "other"), ["{:,}", *["{:.1f}"] * 4]
 BOUNDS = (0.5, 0.8, CAUTIOUS, 0.95, 0.99)
-MOST = 300
+MOST = 100
 """Images of a kind that are shown to each shipped restorer; genomes are fewer."""
 
 
@@ -94,7 +94,8 @@ def _shipped(name: str, options: Options) -> Result:
     if whole:
         made = import_module(f"reproduction.train.{name.replace('-', '_')}").images("test")
         count = min(count, len(made), 30 if channels == 4 else count)
-        own = [to_float(made[row]) for row in torch.randperm(len(made), generator=chance)[:count].tolist()]
+        rows = torch.randperm(len(made), generator=chance)[:count].tolist()
+        own = [to_float(made[row][0] if name == "pages" else made[row]) for row in rows]  # pages are batches of one
     shape = own[0].shape
     noise = torch.rand(count, *shape, generator=chance)
     if channels == 4:  # genomes: random bases
