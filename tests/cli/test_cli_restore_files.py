@@ -288,3 +288,14 @@ def test_two_writers_of_one_file_do_not_mix():
         thread.join()
     assert Path("file").read_bytes() in contents
     assert names(".") == ["file"]
+
+
+def test_a_name_that_is_no_text_is_printed_with_escapes(made, pixels):
+    write_pngs("odd", pixels, 1)
+    Image.fromarray(pixels[1, 0].numpy()).save("odd/lossy.jpg")
+    Path("odd/lossy.jpg").rename(os.fsdecode(b"odd/\xff.jpg"))
+    words = ("restore", "odd", "--restorer", made / "paper.safetensors", "--out", "out")
+    process = child(*words, environment={"PYTHONIOENCODING": "utf-8:strict"})
+    output, _ = process.communicate()
+    assert process.returncode == 0
+    assert rb"\udcff.jpg" in output

@@ -7,6 +7,7 @@ PyTorch is imported inside the commands, so that ``--help`` is fast.
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from typing import Annotated
@@ -66,6 +67,8 @@ app.add_typer(data.app, name="data")
 
 def main() -> None:
     """Run the command line."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be text
     try:
         app(prog_name="unshift")
     except KeyboardInterrupt as error:  # outside Group.main

@@ -295,9 +295,9 @@ def _turn_jpeg(picture: Picture, size: Sequence[int], degrees: int) -> bool:
         pixels = image.tobytes()
     words = [program, "-copy", "all", "-perfect", "-rotate"]
     forth = subprocess.run([*words, str(degrees), "-outfile", turned, picture.source], capture_output=True)
-    if forth.returncode:
-        return False
     back = subprocess.run([*words, str(360 - degrees), turned], capture_output=True)
+    if forth.returncode or back.returncode:
+        return False
     with Image.open(turned) as one, Image.open(io.BytesIO(back.stdout)) as other:
         return one.size == tuple(size)[::-1] and other.tobytes() == pixels
 
