@@ -31,6 +31,8 @@ PRINTS = {
     "in_a_dataloader": ["not restored", "restored"],
     "which_layer_breaks": ["MaxPool2d", "BREAKS IT", "equivariant"],
 }
+SLOW = ("scans_before_ocr",)
+"""Tesseract reads eight pages."""
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def test_each_example_is_tested() -> None:
 
 
 @pytest.mark.filterwarnings("error::UserWarning")
-@pytest.mark.parametrize("name", PRINTS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in PRINTS])
 def test_an_example_runs(
     name: str, alone: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

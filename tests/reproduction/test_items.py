@@ -23,7 +23,7 @@ OPTIONAL = {"checks", "data", "lost", "verified", "forced", "equiadapt", "traini
 """Keys of results that depend on the classifier, on what is installed, or on the version."""
 SLOW = {("moves", "cifar10"), ("unaligned", "mnist"), ("scenes", "mnist-scene"), ("poses", "turns"), ("poses", "pose")}
 SLOW |= {("rotation", "mnist-rotation"), ("rivals", "mnist"), ("rivals", "mnist-rotated"), ("scenes", "rivals")}
-SLOW |= {("noise", "mnist")}
+SLOW |= {("noise", "mnist"), ("rivals", "cifar10-padded"), ("rivals", "cifar10-plain")}  # of ResNet-18
 
 
 @pytest.fixture(autouse=True)
