@@ -194,7 +194,7 @@ def finish(network: unshift.PoseEstimator) -> unshift.Restorer:
         "seed": 0,
         "validation": rates_from(judged).as_dict() | {"refused": refused},
     }
-    restorer.trained_on = {"channels": 1, "range": [0, 255], "preparation": {}}
+    restorer.trained_on = {"channels": 1, "range": [0.0, 1.0], "preparation": {}}
     return restorer
 
 
