@@ -168,7 +168,6 @@ def test_only_the_commit_of_this_repository_is_recorded(tmp_path):
 
 
 PENDING = {("moves", "cifar10"), ("scenes", "rivals"), ("unaligned", "mnist")}
-PENDING |= {("poses", "turns"), ("poses", "pose")}
 """Records that are to be measured again, at a commit of this history without changes."""
 
 
