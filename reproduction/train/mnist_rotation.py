@@ -33,7 +33,7 @@ def rotated(digits: Tensor, generator: torch.Generator) -> tuple[Tensor, Pose]:
 
 def train(**options: Any) -> unshift.Restorer:
     """Fit at 28x28, rotated there too; a mean of 8x8 pixels of a digit at 224x224 is one of its own pixels."""
-    recipe: Any = {"epochs": 12, "learning_rate": 0.005, "batch_size": 64, "average": 0.998, "optimizer": "muon"}
+    recipe: Any = {"epochs": 6, "learning_rate": 0.005, "batch_size": 64, "average": 0.998, "optimizer": "muon"}
     settings: Any = {"data_name": "mnist", "validation": HELD_OUT, "drop_unusable": True, **recipe, **options}
     digits, network = dataset("mnist", "train").images, seeded_pose(0, 1, **NETWORK)
     fitted = unshift.fit(digits, network, coordinates=Angles(28), augment=[rotated], **settings)
