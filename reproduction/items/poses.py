@@ -72,7 +72,8 @@ def by_class(restorer: Any, images: Tensor, labels: Tensor) -> Result:
     stays = torch.cat([restorer.estimate(part).turn == 0 for part in images.split(500)])
     names = find("cifar10").classes
     held = [100 * epoch["exact"] for epoch in restorer.metadata["history"]]
-    shares = {name: percent(stays[labels == at]) for at, name in enumerate(names)}
+    groups = {name: stays[labels == at] for at, name in enumerate(names)}
+    shares = {name: percent(group) if len(group) else 0.0 for name, group in groups.items()}
     return {"turns_found": {"all": percent(stays), **shares}, "held_out_by_epoch": held}
 
 

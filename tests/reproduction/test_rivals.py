@@ -49,7 +49,7 @@ def test_a_search_takes_the_most_certain_of_all_shifts():
         images=images,
         options=replace(QUICK, quick=False),
         setting=rivals.SETTINGS["mnist"],
-        frozen=types.SimpleNamespace(model=logits),
+        plain=logits,
     )
     copies = torch.stack([logits(torch.roll(images, (i, j), (2, 3))) for i in range(8) for j in range(8)])
     confident = rivals.searched(contest, "confident", rivals.most_confident)

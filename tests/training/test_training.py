@@ -334,7 +334,7 @@ def test_averaged_weights_are_used(images):
 # --- starting from a restorer -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["mnist", "cifar10-paper", "cifar10-seam", "mnist-scene"])
+@pytest.mark.parametrize("name", ["mnist", "cifar10-paper", "cifar10-seam"])
 def test_a_network_is_recovered_from_its_integers(name):
     scorer = unshift.load(name).scorer
     size = scorer.size or scorer.calibrated or (48, 48)

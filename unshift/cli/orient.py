@@ -61,9 +61,7 @@ def orient(
     circular_only: Annotated[bool, typer.Option("--circular-only", help="Rotate only those marked circular.")] = False,
     names: Annotated[Path | None, typer.Option(metavar="FILE", help="Rotate only the sequences listed here.")] = None,
     strand_only: Annotated[bool, typer.Option("--strand-only", help="Choose the strand; do not rotate.")] = False,
-    min_confidence: Annotated[
-        float | None, typer.Option(min=0, max=1, metavar="SHARE", help="Copy sequences of lower confidence.")
-    ] = None,
+    min_confidence: options.MinConfidence = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a confidence is low.")] = False,
     device: options.Device = "cpu",
     force: options.Force = False,
