@@ -41,6 +41,7 @@ PDFS, PAGES = 300, 12
 """PDF files to restore, and the largest number of their pages."""
 PDF_PACKAGES = ("texlive-latex-base-doc", "texlive-latex-recommended-doc")
 
+VERDICTS = ("right", "refused", "wrong")
 Answer = int | None
 """The quarter turns, counter-clockwise, by which a page was turned; None where the program refuses to answer."""
 
@@ -71,7 +72,7 @@ def judged(case: str, options: Options) -> Result:
     """Show every page to the restorer in its four turns, and in a random one of them to the others."""
     restorer = unshift.load("pages", min_confidence=0)
     least = unshift.load("pages").min_confidence
-    counts: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+    counts: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(lambda: dict.fromkeys(VERDICTS, 0)))
     milliseconds: dict[str, list[float]] = defaultdict(list)
     total = agreed = 0
     chance = random.Random(0)
@@ -100,7 +101,7 @@ def judged(case: str, options: Options) -> Result:
         "pages": total,
         "agreed": agreed,
         "min_confidence": least,
-        "rows": {row: {name: dict(each) for name, each in one.items()} for row, one in counts.items()},
+        "rows": {row: dict(one) for row, one in counts.items()},
         "milliseconds": {name: median(each) for name, each in milliseconds.items()},
         "bytes": sizes(),
     }
@@ -196,7 +197,7 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
     rows = []
     for row, one in result["rows"].items():
         shares = lambda name, one=one: {  # noqa: E731
-            key: 100 * one[name].get(key, 0) / sum(one[name].values()) for key in ("right", "refused", "wrong")
+            key: 100 * one[name].get(key, 0) / sum(one[name].values()) for key in VERDICTS
         }
         values: list[float | None] = [sum(one["any"].values()), shares("any")["right"], *shares("unshift").values()]
         form = ["{:,}", *["{:.2f}"] * 4]

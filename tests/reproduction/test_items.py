@@ -19,7 +19,7 @@ from reproduction.tables import Picture, Row, Table, render
 
 QUICK = Options(quick=True, seeds=(0, 1), progress=False)
 CASES = [(name, case) for name in ITEMS for case in find(name).CASES]
-OPTIONAL = {"checks", "data", "lost", "verified", "forced", "equiadapt", "training", "fitting"}
+OPTIONAL = {"checks", "data", "lost", "verified", "forced", "equiadapt", "training", "fitting", "milliseconds", "bytes"}
 """Keys of results that depend on the classifier, on what is installed, or on the version."""
 SLOW = {("moves", "cifar10"), ("unaligned", "mnist"), ("scenes", "mnist-scene"), ("poses", "turns"), ("poses", "pose")}
 SLOW |= {("rotation", "mnist-rotation"), ("rivals", "mnist"), ("rivals", "mnist-rotated"), ("scenes", "rivals")}
