@@ -97,10 +97,10 @@ def models() -> Table:
         values = [undoes, facts["preset"], images, f"{test['images']:,}", test["exact"], test["within_1"]]
         forms = ["{}", "{}", "{}", "{}", "{:.2%}", "{:.2%}", "{:.0f} kB"]
         rows.append(Row(f"`{name}`", [*values, path.stat().st_size / 1000], form=forms))
-    columns = ["undoes", "preset", "images", "n", "exact (test)", "within 1", "file"]
+    columns = ["undoes", "preset", "images", "n", "to the pixel (test)", "within 1", "file"]
     note = (
-        "exact: share of n test images restored exactly (for a rotation: to the step of the angle grid); within 1: to "
-        "one pixel or step. `unshift models NAME` shows the recipe of a file; `reproduction/train/` has the script "
+        "to the pixel: share of n test images that are restored upright (for a rotation: to the step of the angle "
+        "grid); within 1: to one pixel or step. `unshift models NAME` shows the recipe of a file; `reproduction/train/` has the script "
         f"that makes it. Frozen classifiers: {', '.join(f'`{name}`' for name in classifiers.names())}."
     )
     return Table("name", columns, rows, [note], left=3)

@@ -12,7 +12,8 @@ Why the restored image is the same, bit for bit, for every shift ``m`` of an ima
    choice depends on that set only (:mod:`unshift.exact.choice`).
 
 Other kinds of poses replace "shifted by ``m``" by "its candidates are permuted"; each file of ``coordinates`` shows
-how. In a :class:`Chain`, every stage must commute with the moves of the stages after it.
+how. In a :class:`Chain`, a move of a later stage applied to the input must move the output of an earlier stage
+likewise.
 
 An :class:`Estimate` is returned, not stored. ``torch.export`` captures the integers in its graph. ``torch.compile``
 compiles the code around a restorer and calls it unchanged. ``torch.jit`` and ``vmap`` raise an error.
@@ -116,13 +117,14 @@ class _BaseRestorer(nn.Module, ABC):
                 either shape, with the channels first or last; a Pillow image; or a list of tensors
                 ``(channel, *spatial)`` of any sizes.
             target: The images to undo, if they differ from the input of the network, such as the colour images of
-                which ``images`` are the greys. Each target must determine its image. Ties are broken by comparing
+                which ``images`` are the greys. Equal targets must have equal images. Ties are broken by comparing
                 targets. Default: ``images``.
             top: For scenes with several objects: the number of positions to return, by non-maximum suppression.
 
         Returns:
             The estimate of the batch; a single image is a batch of one. With ``top``, a list of this many estimates,
-            the best first, in a shift-invariant order; each confidence is among the positions left.
+            the best first, in a shift-invariant order; each confidence is computed without the
+            positions already taken.
 
         Warns:
             UserWarning: Once for each restorer, if the images are unlike those it was trained on.
@@ -276,8 +278,8 @@ class Restorer(_BaseRestorer):
     """Undo the pose of images before anything else sees them, exactly.
 
     For every image ``x`` and every move ``m`` of the coordinates' group, ``restorer(move(x, m))`` equals
-    ``restorer(x)`` bit for bit: with padding, for shifts on the padded canvas; with ``min_confidence``, for images that
-    are not rejected. Gradients flow to the images.
+    ``restorer(x)`` bit for bit: with padding, for shifts that push no content out; with ``min_confidence``, for images
+    that are not rejected. Gradients flow to the images.
 
     Args:
         scorer: A :class:`~unshift.exact.Scorer`, or any module from canvases to equivariant **int64** scores

@@ -9,8 +9,8 @@ translation ``T^M`` (Definition "Translation"), indices taken modulo the size::
     apply(x, s)[..., I] == x[..., I - s]        apply([0, 1, 2, 3], 1) == [3, 0, 1, 2]
     undo(x, s) == apply(x, -s)                  undo([3, 0, 1, 2], 1) == [0, 1, 2, 3]
 
-For an image, axis 0 of the shift moves *down* and axis 1 moves *right*. Everything is an integer
-gather: no interpolation, no arithmetic on pixels, hence exact for every dtype.
+For an image, axis 0 of the shift moves *down* and axis 1 moves *right*. Pixels are gathered or
+rolled: no interpolation, no arithmetic on pixels, hence exact for every dtype.
 """
 
 from __future__ import annotations

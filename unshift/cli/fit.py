@@ -11,7 +11,7 @@ With --border zeros, edge or crop, the restorer is trained on shifts that lose t
 network sees windows that are smaller by --scope pixels on every side.
 
 With --unaligned, the images need not be aligned: training alternates with restoring the images until no image moves.
-Alignment is then known up to one global shift; --classifier picks it.
+Alignment is then known up to one global shift, which --classifier chooses.
 
 \b
 Examples:
@@ -55,11 +55,8 @@ PRESET_HELP = (
     "paper: the paper's network, 486 weights; lines, dense: centred objects; seam: photos; sequence: genomes; scene: "
     "scenes; look, evidence: turns without shifts (look: images of one size; evidence: of any size)."
 )
-START_HELP = "Continue from a trained restorer, such as photos, instead of a preset. Useful with few images."
-TURNS_HELP = (
-    f"Undo turns (and shifts, unless the preset is look or evidence): {', '.join(TURNS)}, or a group added to "
-    "coordinates.GROUPS."
-)
+START_HELP = "Start from the weights of a restorer, such as photos, instead of a preset. Useful with few images."
+TURNS_HELP = f"Undo turns (and shifts, unless the preset is look or evidence): {', '.join(TURNS)}."
 RING_HELP = "Undo shifts along this axis only: 0 is the first axis of the image, -1 the last."
 ROTATION_HELP = "Undo rotations of square images by any angle, not shifts. Presets: paper, dense, look."
 WINDOW_HELP = "Find objects like DATA in larger scenes, and cut out a window of this size."

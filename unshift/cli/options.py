@@ -156,7 +156,7 @@ DATA_HELP = (
 MODEL_HELP = "A shipped restorer (see `unshift models`), or a file that `fit` wrote."
 CLASSIFIER_HELP = "A shipped classifier (lenet5-mnist), a TorchScript or .pt2 file, or module:function."
 CONFIDENCE_HELP = "Leave images with a lower confidence unchanged. Default: the bound in the restorer's file, if any."
-BORDER_HELP = "Fill the vacated side with: the opposite side (circular), zeros, the repeated edge, or the photo (crop)."
+BORDER_HELP = "Fill the vacated side with the opposite side (circular), zeros, the edge, or more of the photo (crop)."
 
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA_HELP, show_default=False)]
 Model = Annotated[str, typer.Option("--restorer", "-r", help=MODEL_HELP, show_default=False)]

@@ -1,8 +1,8 @@
 """Coordinates: the interface that every kind of pose implements.
 
-Coordinates turn an image into canvases, such that every pose of the image is a position on a canvas. The network scores
-these positions, the candidates. Coordinates map a candidate to its pose and back, and undo, redo, draw, measure and
-describe poses. No module outside this package depends on the kind of coordinates.
+Coordinates turn an image into canvases, such that every pose of the image is a position on a canvas, or a canvas as a
+whole. The network scores these candidates. Coordinates map a candidate to its pose and back, and undo, redo, draw,
+measure and describe poses. The choice and the exact arithmetic do not depend on the kind of coordinates.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Coordinates(nn.Module, ABC):
 
     @abstractmethod
     def moves(self, size: tuple[int, ...]) -> Pose:
-        """Return every move of images of ``size`` that is undone bit for bit, for the pair of :meth:`exact_on`."""
+        """Return every move of images of ``size`` that is undone bit for bit, on what :meth:`exact_on` returns."""
 
     def exact_on(self, images: Tensor) -> tuple[Tensor, Coordinates]:
         """Return images and coordinates whose :meth:`moves` are exact: with padding, padded images and ``Shifts``."""

@@ -63,8 +63,9 @@ class Shifts(Coordinates):
 class Padded(Shifts):
     """Shifts of the image on a margin of constant pixels, which is then cut off again.
 
-    ``crop(apply(pad(x), s))`` is a zero-filled shift of ``x`` by up to ``pad`` pixels. On the padded canvas it is a
-    circular shift, which can be undone. Shifts are signed and as short as possible: -2, not ``size - 2``.
+    ``crop(apply(pad(x), s))`` is a zero-filled shift of ``x`` by up to ``pad`` pixels. If only margin leaves the
+    canvas, it is a circular shift of the canvas, which can be undone. Shifts are signed and as short as possible: -2,
+    not ``size - 2``.
 
     Args:
         pad: Width of the margin on every side, in pixels.
@@ -124,8 +125,8 @@ class Padded(Shifts):
 class Scene(Shifts):
     """A scene that holds an object: the window around the object is cut out, wherever it is.
 
-    The scene may be shifted circularly, and the object may be anywhere in it. The scene is rolled back until its first
-    pixels along each axis are the window. The shift is the position of the window's first pixel in the scene.
+    The scene may be shifted circularly, and the object may be anywhere in it. The scene is rolled so that the
+    window starts at position 0. The shift is the position of the window's first pixel in the scene.
 
     Args:
         window: Size of the window, one number per axis.

@@ -62,8 +62,8 @@ def rank_restored(copies: Sequence[Tensor], tied: Tensor) -> Tensor:
 
     A candidate's restored array is its copy, ``(batch, channel, *positions)``, undone by its position. Equal arrays
     share a rank. Images that are not tied get zeros. This is prefix doubling, as for suffix arrays: the rank of a block
-    of length 2L is the rank of the pair of its two blocks of length L. It takes ``O(N log N)`` even if all N candidates
-    tie.
+    of length 2L is the rank of the pair of its two blocks of length L. It takes ``log N`` rounds of sorting, even if
+    all N candidates tie.
     """
     count, size = len(copies), tuple(copies[0].shape[2:])
     pixels = torch.cat([copy.flatten(2) for copy in copies], 2)

@@ -55,7 +55,7 @@ def rank_restored(copies: Sequence[Tensor], tied: Tensor) -> Tensor:
 
 
 def largest(restored: Callable[[Tensor, Tensor], Tensor], count: int, among: Tensor, tied: Tensor) -> Tensor:
-    """See :func:`unshift.exact.comparison.largest`."""
+    """See :func:`unshift.exact.choice.largest`."""
 
     def compare(row: Tensor, candidate: Tensor, index: Tensor, champion: Tensor) -> tuple[Tensor, Tensor]:
         held = index.index_select(0, row)  # initially the first of ``among``

@@ -1,9 +1,10 @@
 """Scorer and Scores: the interface between a network and the choice of a pose.
 
-A *candidate* is one copy of the image and one position of it; a scorer gives every candidate an int64 score. A network
-that scores copies as a whole has one candidate for each copy, and no positions. A network of lines scores ``f(row) +
-g(column)``. Such scores are *separable*: the highest sum is where every term is highest, and the softmax of a sum is
-the product of the softmaxes. So neither the choice nor the confidence needs the whole map.
+A *candidate* is one turned copy of the image (only one if nothing turns) and one position of it; a scorer gives every
+candidate an int64 score. A network that scores copies as a whole has one candidate for each copy, and no positions. A
+network of lines scores ``f(row) + g(column)``. Such scores are *separable*: the highest sum is where every term is
+highest, and the softmax of a sum is the product of the softmaxes. So neither the choice nor the confidence needs the
+whole map.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Scores:
         return functools.reduce(lambda one, other: (one[:, :, None] & other[:, None]).flatten(1), each)
 
     def confidence(self, score_unit: float) -> Tensor:
-        """Return the softmax probability of the highest score, float64 ``(batch,)``, without a rounding error."""
+        """Return the softmax probability of the highest score, float64 ``(batch,)``, for any order of positions."""
         return functools.reduce(torch.mul, [softmax_of_highest(term, score_unit) for term in self.terms])
 
 
