@@ -100,7 +100,8 @@ def models() -> Table:
     columns = ["undoes", "preset", "images", "n", "to the pixel (test)", "within 1", "file"]
     note = (
         "to the pixel: share of n test images that are restored upright (for a rotation: to the step of the angle "
-        "grid); within 1: to one pixel or step. `unshift models NAME` shows the recipe of a file; `reproduction/train/` has the script "
+        "grid); within 1: to one pixel or step. `unshift models NAME` shows the recipe of a file; "
+        "`reproduction/train/` has the script "
         f"that makes it. Frozen classifiers: {', '.join(f'`{name}`' for name in classifiers.names())}."
     )
     return Table("name", columns, rows, [note], left=3)
